@@ -1,0 +1,72 @@
+# Needs Python 3.11 or newer, make, and a network to install packages. Nothing else:
+# no server, no container. Everything made here lives in .venv.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+EXTRAS := postgres,sqlalchemy,django
+
+# The first of these that is at least 3.11. Override: make PYTHON=/path/to/python3.12 test
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
+PYTHON ?= $(shell for p in $(PYTHONS); do \
+	"$$p" -c '$(NEW_ENOUGH)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
+
+# The stamps. Each is made last, so one that is there means a finished install.
+RUNTIME := $(VENV)/.oncely-runtime
+DEV     := $(VENV)/.oncely-dev
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONNOUSERSITE := 1
+PIP := $(BIN)/python -m pip --quiet --no-input
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format clean python
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(RUNTIME) ## see it work
+	@$(BIN)/oncely demo
+
+test: lint ## lint, then every test
+	$(BIN)/pytest $(ARGS)
+
+lint: $(DEV) ## ruff, import-linter, mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/mypy
+
+format: $(DEV) ## rewrite the code in the one style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove everything that was made
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# No stamp: the first time, or an install that was cut short. Both begin from nothing.
+$(RUNTIME): pyproject.toml | python
+	@test -e $@ || "$(PYTHON)" -m venv --clear $(VENV)
+	@rm -f $@
+	@echo "installing oncely into $(VENV)"
+	@$(PIP) install --upgrade pip
+	@$(PIP) install --editable '.[$(EXTRAS)]'
+	@touch $@
+
+# While this runs neither stamp is there: if it is cut short, all of it is made again.
+$(DEV): $(RUNTIME)
+	@rm -f $(RUNTIME) $@
+	@echo "installing the development tools into $(VENV)"
+	@$(PIP) install --editable '.[$(EXTRAS)]' --group dev
+	@touch $(RUNTIME)
+	@touch $@
+
+python:
+	@"$(PYTHON)" -c '$(NEW_ENOUGH)' 2>/dev/null || { \
+		echo 'Oncely needs Python 3.11 or newer.'; \
+		echo "Tried: $(or $(PYTHON),$(PYTHONS))"; \
+		echo "python3 here is: $$(python3 --version 2>&1 || true)"; \
+		echo 'Install one, or name it: make PYTHON=/path/to/python3.11 ...'; \
+		exit 1; } >&2

@@ -1,0 +1,1 @@
+"""ACTS: one pass of each thing that happens to a job, with no loops that outlive it."""

@@ -1,0 +1,140 @@
+"""Enqueue: check the new jobs, then take them in, on our own connection or in the caller's."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+from time import time
+from typing import Any
+
+from oncely.flow.identity import new_job_ids
+from oncely.model.draft import Draft, draft
+from oncely.model.errors import InvalidInput, KeyWarning
+from oncely.model.job import NewJob, Receipt, Receipts
+from oncely.model.keys import suspicion
+from oncely.store.admit import Answer, Conflict, admit, admit_all, needs_transaction
+from oncely.store.caller import Caller, aborrow, borrow
+from oncely.store.engine import Access, Engine
+from oncely.store.gather import Gather
+from oncely.store.plan import Plan, arun, run
+
+
+class Enqueuer:
+    """The front door of one store."""
+
+    def __init__(self, engine: Engine, executor: Executor, *, max_payload_bytes: int) -> None:
+        self._engine = engine
+        self._executor = executor
+        self._max_payload_bytes = max_payload_bytes
+        self._gather: Gather[Draft, Answer] = Gather(self._admit, executor)
+        self._warned: set[str] = set()
+
+    def one(self, new: NewJob, tx: Any) -> Receipt:
+        drafts = self._drafts([new])
+        if tx is not None:
+            return self._in_callers(drafts, tx)[0]
+        return _receipt(self._gather.put(drafts[0]))
+
+    async def aone(self, new: NewJob, tx: Any) -> Receipt:
+        drafts = self._drafts([new])
+        if tx is not None:
+            return (await self._ain_callers(drafts, tx))[0]
+        return _receipt(await asyncio.wrap_future(self._gather.put_later(drafts[0])))
+
+    def many(self, new: Iterable[NewJob], tx: Any) -> Receipts:
+        drafts = self._drafts(new)
+        if tx is not None:
+            return _receipts(self._in_callers(drafts, tx))
+        return _receipts(self._admit_all(drafts))
+
+    async def amany(self, new: Iterable[NewJob], tx: Any) -> Receipts:
+        drafts = self._drafts(new)
+        if tx is not None:
+            return _receipts(await self._ain_callers(drafts, tx))
+        loop = asyncio.get_running_loop()
+        return _receipts(await loop.run_in_executor(self._executor, self._admit_all, drafts))
+
+    def _drafts(self, new: Iterable[NewJob]) -> list[Draft]:
+        """All are checked before any is stored; the error says which one it was."""
+        jobs = list(new)
+        drafts = []
+        for index, (job, job_id) in enumerate(zip(jobs, new_job_ids(len(jobs)), strict=True)):
+            if not isinstance(job, NewJob):
+                raise InvalidInput(
+                    f"item {index} is {type(job).__name__}; expected NewJob(kind, payload, ...)"
+                )
+            try:
+                drafts.append(draft(job, job_id, max_payload_bytes=self._max_payload_bytes))
+            except InvalidInput as error:
+                if len(jobs) == 1:
+                    raise
+                raise InvalidInput(f"item {index}: {error}") from None
+        self._warn_of_keys(drafts)
+        return drafts
+
+    def _warn_of_keys(self, drafts: Sequence[Draft]) -> None:
+        now = time()
+        for job in drafts:
+            for option in ("idempotency_key", "unique_key"):
+                key = getattr(job, option)
+                if key is None or job.kind in self._warned:
+                    continue
+                reason = suspicion(key, now)
+                if reason:
+                    self._warned.add(job.kind)
+                    warnings.warn(
+                        f"{option} {key!r} of kind {job.kind!r} {reason}: a retry would come with "
+                        "another key, and its repeat would not be recognised. Name what should "
+                        "happen at most once, such as key('order', order_id, 'charge')",
+                        KeyWarning,
+                        stacklevel=5,
+                    )
+
+    def _admit(self, drafts: Sequence[Draft]) -> list[Answer]:
+        access: Access = "transaction" if needs_transaction(drafts) else "write"
+        return self._engine.run(lambda again: admit(drafts, again=again), access)
+
+    def _admit_all(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        if not drafts:
+            return []
+        return self._engine.run(lambda again: admit_all(drafts, again=again), "transaction")
+
+    def _in_callers(self, drafts: Sequence[Draft], tx: Any) -> list[Receipt]:
+        caller = self._checked(borrow(tx))
+        if caller.awaits:
+            raise InvalidInput(
+                f"tx is an async {type(tx).__module__.partition('.')[0]} connection: "
+                "use `await app.aenqueue(..., tx=tx)`"
+            )
+        library = self._engine.library
+        return run(self._vetted(drafts), lambda statement: caller.ask(library, statement))
+
+    async def _ain_callers(self, drafts: Sequence[Draft], tx: Any) -> list[Receipt]:
+        caller = self._checked(await aborrow(tx))
+        library = self._engine.library
+        return await arun(self._vetted(drafts), lambda statement: caller.aask(library, statement))
+
+    def _vetted(self, drafts: Sequence[Draft]) -> Plan[list[Receipt]]:
+        yield from self._engine.vet()
+        return (yield from admit_all(drafts, savepoint=True))
+
+    def _checked(self, caller: Caller) -> Caller:
+        if caller.engine != self._engine.library.engine:
+            raise InvalidInput(
+                f"tx is a transaction on {caller.engine}, the store is on "
+                f"{self._engine.library.engine}: both must be one database"
+            )
+        return caller
+
+
+def _receipt(answer: Answer) -> Receipt:
+    if isinstance(answer, Conflict):
+        raise answer.error()
+    return answer
+
+
+def _receipts(receipts: list[Receipt]) -> Receipts:
+    inserted = sum(receipt.inserted for receipt in receipts)
+    return Receipts(inserted, len(receipts) - inserted, receipts)

@@ -1,0 +1,1 @@
+"""DECIDES: pure values and rules, with no I/O, no clock and no SQL."""

@@ -1,0 +1,149 @@
+"""A draft: a new job after every check, in the form in which the store takes it."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from oncely.model import payload
+from oncely.model.errors import InvalidInput
+from oncely.model.job import NewJob
+from oncely.model.keys import check_key
+
+MAX_ATTEMPTS: Final = 20
+PRIORITIES: Final = range(-32_768, 32_768)
+DELAY_LIMIT_SECONDS: Final = 100 * 366 * 86_400
+TIMEOUT_LIMIT_SECONDS: Final = 7 * 86_400
+TAG_LIMIT: Final = 50
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """The field names are those of the documents that the store's statements unpack."""
+
+    id: str
+    kind: str
+    queue: str
+    payload: str
+    priority: int
+    delay_us: int
+    run_at_us: int | None
+    idempotency_key: str | None
+    fingerprint: str | None
+    unique_key: str | None
+    group_key: str | None
+    max_attempts: int | None
+    timeout_seconds: float | None
+    tags: str | None
+
+
+def draft(new: NewJob, job_id: str, *, max_payload_bytes: int) -> Draft:
+    kind = _name(new.kind, "kind")
+    queue = _name(new.queue, "queue")
+    if new.delay is not None and new.run_at is not None:
+        raise InvalidInput("delay and run_at are both given; expected one of them")
+    text = payload.encode(new.payload, max_bytes=max_payload_bytes)
+    fingerprint = None
+    if new.idempotency_key is not None:
+        check_key(new.idempotency_key, "idempotency_key")
+        fingerprint = payload.fingerprint(kind, new.payload)
+    return Draft(
+        id=job_id,
+        kind=kind,
+        queue=queue,
+        payload=text,
+        priority=_whole(new.priority, "priority", PRIORITIES),
+        delay_us=_delay(new.delay),
+        run_at_us=_moment(new.run_at),
+        idempotency_key=new.idempotency_key,
+        fingerprint=fingerprint,
+        unique_key=_optional_key(new.unique_key, "unique_key"),
+        group_key=_optional_key(new.group_key, "group_key"),
+        max_attempts=None
+        if new.max_attempts is None
+        else _whole(new.max_attempts, "max_attempts", range(1, MAX_ATTEMPTS + 1)),
+        timeout_seconds=_timeout(new.timeout),
+        tags=_tags(new.tags),
+    )
+
+
+def _name(value: Any, option: str) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise InvalidInput(
+            f"{option} is {_short(value)}; expected 1 to 128 letters, digits or the characters "
+            "_ . : - with a letter, digit or _ first"
+        )
+    return value
+
+
+def _short(value: Any) -> str:
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _optional_key(value: Any, option: str) -> str | None:
+    return None if value is None else check_key(value, option)
+
+
+def _whole(value: Any, option: str, allowed: range) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
+        raise InvalidInput(
+            f"{option} is {_short(value)}; expected a whole number from {allowed[0]} "
+            f"to {allowed[-1]}"
+        )
+    return value
+
+
+def _seconds(value: Any, option: str, limit: int) -> float:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    usable = isinstance(value, int | float) and not isinstance(value, bool)
+    if not usable or not math.isfinite(value) or not 0 <= value <= limit:
+        raise InvalidInput(
+            f"{option} is {_short(value)}; expected seconds as a number or timedelta, "
+            f"from 0 to {limit:,}"
+        )
+    return float(value)
+
+
+def _delay(value: Any) -> int:
+    if value is None:
+        return 0
+    return round(_seconds(value, "delay", DELAY_LIMIT_SECONDS) * 1_000_000)
+
+
+def _timeout(value: Any) -> float | None:
+    if value is None:
+        return None
+    seconds = _seconds(value, "timeout", TIMEOUT_LIMIT_SECONDS)
+    if seconds == 0:
+        raise InvalidInput("timeout is 0; expected more than 0 seconds, or None for no limit")
+    return seconds
+
+
+def _moment(value: Any) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise InvalidInput(f"run_at is {_short(value)}; expected a datetime with a time zone")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise InvalidInput(
+            f"run_at {value.isoformat()} has no time zone, so it names no moment: "
+            "use datetime(..., tzinfo=...) or datetime.now(timezone.utc)"
+        )
+    since = value - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _tags(value: Any) -> str | None:
+    if isinstance(value, str | bytes | dict) or not hasattr(value, "__iter__"):
+        raise InvalidInput(f"tags is {_short(value)}; expected a list of strings")
+    tags = [check_key(tag, "a tag") for tag in value]
+    if len(tags) > TAG_LIMIT:
+        raise InvalidInput(f"there are {len(tags)} tags; expected at most {TAG_LIMIT}")
+    return msgspec.json.encode(tags).decode() if tags else None

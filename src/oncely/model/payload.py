@@ -1,0 +1,164 @@
+"""Payloads: from Python values to JSON text, and to a fingerprint that form does not change."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from hashlib import blake2b, sha256
+from typing import Any, Final
+
+import msgspec
+
+from oncely.model.errors import InvalidInput
+
+DEPTH_LIMIT: Final = 64
+FINGERPRINT_VERSION: Final = "1"
+
+
+def encode(value: Any, *, max_bytes: int) -> str:
+    """JSON text of `value`, or a clear error.
+
+    Beside JSON's own types: msgspec structs, dataclasses, attrs and pydantic models become
+    objects; dates, times and durations ISO 8601 strings; decimals and UUIDs strings; bytes
+    base64; enums their value; sets lists.
+    """
+    data = _encode(_plain, value)
+    if len(data) > max_bytes:
+        raise InvalidInput(
+            f"the payload is {len(data):,} bytes of JSON, more than the {max_bytes:,} allowed: "
+            "store the data elsewhere and enqueue a reference to it"
+        )
+    _refuse_what_json_cannot_say(value, data)
+    return data.decode()
+
+
+def decode(text: str) -> Any:
+    return msgspec.json.decode(text)
+
+
+def fingerprint(kind: str, value: Any) -> str:
+    """Equal for equal content: key order, number forms and Unicode forms do not matter."""
+    digest = blake2b(_canonical([kind, _normal(value)]), digest_size=16)
+    return f"{FINGERPRINT_VERSION}:{digest.hexdigest()}"
+
+
+def digest(value: Any) -> str:
+    """A hash of the canonical form of any payload, to make keys of."""
+    data = _encode(_plain, value)
+    _refuse_what_json_cannot_say(value, data)
+    return sha256(_canonical(_normal(value))).hexdigest()
+
+
+def _hook(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json")
+    raise NotImplementedError
+
+
+_plain = msgspec.json.Encoder(enc_hook=_hook)
+# Sets have no order of their own, so a fingerprint must not depend on the one they happen to show.
+_ordered = msgspec.json.Encoder(enc_hook=_hook, order="deterministic")
+
+
+def _encode(encoder: msgspec.json.Encoder, value: Any) -> bytes:
+    try:
+        return encoder.encode(value)
+    except RecursionError:
+        raise InvalidInput(_too_deep()) from None
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"the payload has a string with a lone surrogate ({error.object[error.start]!a}), "
+            "which is not valid Unicode"
+        ) from None
+    except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
+        raise InvalidInput(
+            f"the payload is not a JSON value: {error}. Expected are None, bool, numbers, str, "
+            "lists, dicts, dates, decimals, UUIDs, dataclasses, msgspec structs or pydantic models"
+        ) from None
+
+
+def _too_deep() -> str:
+    return (
+        f"the payload is nested more than {DEPTH_LIMIT} levels deep (or contains itself): flatten "
+        "it, or store it elsewhere and enqueue a reference"
+    )
+
+
+def _refuse_what_json_cannot_say(value: Any, data: bytes) -> None:
+    """NaN and infinity would silently become null; the walk is only taken where it could matter."""
+    if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT and _depth(decode(data.decode())) > (
+        DEPTH_LIMIT
+    ):
+        raise InvalidInput(_too_deep())
+    if b"null" in data and _has_nan(msgspec.to_builtins(value, enc_hook=_hook)):
+        raise InvalidInput(
+            "the payload contains NaN or infinity, which JSON cannot express: use None or a string"
+        )
+
+
+def _depth(value: Any) -> int:
+    deepest = 0
+    stack = [(value, 1)]
+    while stack:
+        item, depth = stack.pop()
+        if isinstance(item, dict | list):
+            deepest = max(deepest, depth)
+            children = item.values() if isinstance(item, dict) else item
+            stack.extend((child, depth + 1) for child in children)
+    return deepest
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_nan, value.values())) or any(map(_has_nan, value))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_nan, value))
+    return False
+
+
+def _normal(value: Any) -> Any:
+    return decode(_encode(_ordered, value).decode())
+
+
+def _canonical(value: Any) -> bytes:
+    parts: list[str] = []
+    _write(value, parts.append)
+    return "".join(parts).encode()
+
+
+def _write(value: Any, put: Any) -> None:
+    match value:
+        case None | bool():
+            put("n" if value is None else "t" if value else "f")
+        case int() | float():
+            put(_number(value))
+        case str():
+            put(_text(value))
+        case list():
+            put("[")
+            for item in value:
+                _write(item, put)
+                put(",")
+            put("]")
+        case dict():
+            put("{")
+            for text, _, item in sorted((_text(name), name, item) for name, item in value.items()):
+                put(text)
+                _write(item, put)
+                put(",")
+            put("}")
+
+
+def _number(value: int | float) -> str:
+    """1, 1.0 and 1e0 are one number; so are 0 and -0.0."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return repr(value)
+
+
+def _text(value: str) -> str:
+    text = value if value.isascii() else unicodedata.normalize("NFC", value)
+    return f'{len(text)}"{text}'

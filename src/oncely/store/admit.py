@@ -1,0 +1,209 @@
+"""Plans of the front door: take in drafts, and recognise those that were taken in before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from oncely.model.draft import Draft
+from oncely.model.errors import KeyConflict, StoreUnavailable
+from oncely.model.job import Receipt
+from oncely.model.transition import ACTIVE, State
+from oncely.store.plan import Plan, Statement, document
+
+CHUNK: Final = 1_000
+ROUNDS: Final = 50
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """The draft's idempotency key belongs to `job_id`, which has other content."""
+
+    draft: Draft
+    job_id: str
+
+    def error(self, drafts: Sequence[Draft] = ()) -> KeyConflict:
+        """`drafts` are the others of a refused call: their ids were never stored."""
+        stored = None if any(other.id == self.job_id for other in drafts) else self.job_id
+        return KeyConflict(str(self.draft.idempotency_key), self.draft.queue, stored)
+
+
+Answer = Receipt | Conflict
+
+
+def needs_transaction(drafts: Sequence[Draft]) -> bool:
+    """One statement is a transaction of its own; two kinds of keys, or chunks, take more."""
+    return len(drafts) > CHUNK or any(d.idempotency_key and d.unique_key for d in drafts)
+
+
+def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]:
+    """Take in each draft or say which job it repeats; the answers are in the order of drafts.
+
+    `again` says that these drafts were sent before and the answer was lost: then a job that is
+    there already under the id of its draft was inserted by us.
+    """
+    answers: dict[str, Answer] = {}
+    for start in range(0, len(drafts), CHUNK):
+        yield from _admit_chunk(drafts[start : start + CHUNK], answers, again)
+    return [answers[draft.id] for draft in drafts]
+
+
+def admit_all(
+    drafts: Sequence[Draft], *, again: bool = False, savepoint: bool = False
+) -> Plan[list[Receipt]]:
+    """Take in all drafts or, if one key has other content, none.
+
+    In the caller's transaction a savepoint undoes what was written; ours is rolled back.
+    """
+    guard = savepoint and len(drafts) > 1 and any(draft.idempotency_key for draft in drafts)
+    if guard:
+        yield Statement("savepoint")
+    answers = yield from admit(drafts, again=again)
+    receipts = [answer for answer in answers if isinstance(answer, Receipt)]
+    if len(receipts) < len(answers):
+        if guard:
+            yield Statement("savepoint_undo")
+        raise next(a for a in answers if isinstance(a, Conflict)).error(drafts)
+    if guard:
+        yield Statement("savepoint_release")
+    return receipts
+
+
+def _admit_chunk(drafts: Sequence[Draft], answers: dict[str, Answer], again: bool) -> Plan[None]:
+    seen = _Seen()
+    waiting = list(drafts)
+    for _ in range(ROUNDS):
+        if again:
+            found = yield document("find_jobs", [{"id": draft.id} for draft in waiting])
+            seen.inserted(waiting, dict(found), answers)
+        batch = seen.without_repeats([draft for draft in waiting if draft.id not in answers])
+        if batch:
+            taken = yield document("admit", batch)
+            seen.inserted(
+                batch, {id: "scheduled" if later else "pending" for id, later in taken}, answers
+            )
+            lost = [draft for draft in batch if draft.id not in answers]
+            if lost:
+                yield from _recognise(lost, answers, seen)
+        waiting = [
+            draft
+            for draft in waiting
+            if draft.id not in answers and not seen.answer(draft, answers)
+        ]
+        if not waiting:
+            return
+    raise StoreUnavailable(
+        f"the keys of {len(waiting)} jobs changed hands {ROUNDS} times while they were enqueued; "
+        "nothing is wrong with the call: repeat it"
+    )
+
+
+def _recognise(lost: list[Draft], answers: dict[str, Answer], seen: _Seen) -> Plan[None]:
+    """Find whom the drafts repeat. Those without an answer afterwards are to be tried again."""
+    keyed = {draft.id: draft for draft in lost if draft.idempotency_key}
+    unique = {draft.id: draft for draft in lost if not draft.idempotency_key and draft.unique_key}
+    if keyed:
+        expired = []
+        for id, job_id, fingerprint, state, over in (
+            yield document("find_keys", _pick(keyed, "id", "queue", "idempotency_key"))
+        ):
+            draft = keyed[id]
+            if over:
+                expired.append(draft)
+            elif state is None:
+                # Our own mark of a moment ago: the unique key was lost to somebody else.
+                unique[id] = draft
+            else:
+                seen.key(draft, job_id, fingerprint, state)
+                seen.answer(draft, answers)
+        if expired:
+            yield document(
+                "drop_expired_keys",
+                _pick({d.id: d for d in expired}, "id", "queue", "idempotency_key"),
+            )
+    if unique:
+        lent = []
+        for id, job_id, state in (
+            yield document("find_holders", _pick(unique, "id", "kind", "unique_key"))
+        ):
+            draft = unique[id]
+            seen.holder(draft, job_id, state)
+            answers[id] = Receipt(job_id, job_id == id, state)
+            if draft.idempotency_key:
+                seen.key(draft, job_id, str(draft.fingerprint), state)
+                lent.append(
+                    {
+                        "id": id,
+                        "queue": draft.queue,
+                        "idempotency_key": draft.idempotency_key,
+                        "holder_id": job_id,
+                    }
+                )
+        if lent:
+            yield document("lend_keys", lent)
+
+
+def _pick(drafts: dict[str, Draft], *names: str) -> list[dict[str, object]]:
+    return [{name: getattr(draft, name) for name in names} for draft in drafts.values()]
+
+
+class _Seen:
+    """What this call has learned of its own keys, so that repeats inside it cost nothing."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[str, str | None], tuple[str, str, State]] = {}
+        self._holders: dict[tuple[str, str | None], tuple[str, State]] = {}
+
+    def without_repeats(self, drafts: list[Draft]) -> list[Draft]:
+        """Those that can go in one statement: none repeats a key of one before it."""
+        keys: set[tuple[str, str]] = set()
+        uniques: set[tuple[str, str]] = set()
+        batch = []
+        for draft in drafts:
+            key = (draft.queue, draft.idempotency_key) if draft.idempotency_key else None
+            unique = (draft.kind, draft.unique_key) if draft.unique_key else None
+            if key not in keys and (unique not in uniques or unique in self._holders):
+                batch.append(draft)
+            if key:
+                keys.add(key)
+            if unique:
+                uniques.add(unique)
+        return batch
+
+    def inserted(
+        self, drafts: list[Draft], states: dict[str, State], answers: dict[str, Answer]
+    ) -> None:
+        for draft in drafts:
+            state = states.get(draft.id)
+            if state is None:
+                continue
+            answers[draft.id] = Receipt(draft.id, True, state)
+            if draft.idempotency_key:
+                self.key(draft, draft.id, str(draft.fingerprint), state)
+            if draft.unique_key and state in ACTIVE:
+                self.holder(draft, draft.id, state)
+
+    def key(self, draft: Draft, job_id: str, fingerprint: str, state: State) -> None:
+        self._keys[draft.queue, draft.idempotency_key] = (job_id, fingerprint, state)
+
+    def holder(self, draft: Draft, job_id: str, state: State) -> None:
+        self._holders[draft.kind, draft.unique_key] = (job_id, state)
+
+    def answer(self, draft: Draft, answers: dict[str, Answer]) -> bool:
+        """Answer the draft from what is known, if that is enough."""
+        if draft.idempotency_key:
+            known = self._keys.get((draft.queue, draft.idempotency_key))
+            if known is None:
+                return False
+            job_id, fingerprint, state = known
+            if fingerprint != draft.fingerprint:
+                answers[draft.id] = Conflict(draft, job_id)
+            else:
+                answers[draft.id] = Receipt(job_id, job_id == draft.id, state)
+            return True
+        held = self._holders.get((draft.kind, draft.unique_key)) if draft.unique_key else None
+        if held is None:
+            return False
+        answers[draft.id] = Receipt(held[0], held[0] == draft.id, held[1])
+        return True

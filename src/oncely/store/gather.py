@@ -1,0 +1,93 @@
+"""Group commit: callers that come while a write is under way share the next one.
+
+A caller that finds nothing under way writes at once, in its own thread. Whoever comes meanwhile
+waits together, and a thread of the store writes for all of them. Each gets its own answer, after
+the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from threading import Lock
+from typing import Final, Generic, TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+_LIMIT: Final = 1_000
+
+
+class Gather(Generic[Item, Answer]):
+    """`write` takes a batch and gives an answer to each of its items."""
+
+    def __init__(
+        self, write: Callable[[Sequence[Item]], Sequence[Answer]], executor: Executor
+    ) -> None:
+        self._write = write
+        self._executor = executor
+        self._lock = Lock()
+        self._waiting: list[tuple[Item, Future[Answer]]] = []
+        self._busy = False
+
+    def put(self, item: Item) -> Answer:
+        future = self._join(item)
+        if future is not None:
+            return future.result()
+        try:
+            return self._write([item])[0]
+        finally:
+            self._pass_on()
+
+    def put_later(self, item: Item) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        with self._lock:
+            self._waiting.append((item, future))
+            idle, self._busy = not self._busy, True
+        if idle:
+            self._executor.submit(self._write_until_empty)
+        return future
+
+    def _join(self, item: Item) -> Future[Answer] | None:
+        """None if nothing is under way: then the caller writes now."""
+        with self._lock:
+            if self._busy:
+                future: Future[Answer] = Future()
+                self._waiting.append((item, future))
+                return future
+            self._busy = True
+            return None
+
+    def _pass_on(self) -> None:
+        if self._more():
+            self._executor.submit(self._write_until_empty)
+
+    def _write_until_empty(self) -> None:
+        self._write_next()
+        while self._more():
+            self._write_next()
+
+    def _more(self) -> bool:
+        with self._lock:
+            self._busy = bool(self._waiting)
+            return self._busy
+
+    def _write_next(self) -> None:
+        with self._lock:
+            taken, self._waiting = self._waiting[:_LIMIT], self._waiting[_LIMIT:]
+        # An async caller that was cancelled before its write began wants none.
+        batch = [(item, future) for item, future in taken if future.set_running_or_notify_cancel()]
+        try:
+            answers = self._write([item for item, _ in batch])
+        except Exception:
+            # One of them may be the reason, and the others must not suffer for it.
+            for item, future in batch:
+                self._write_alone(item, future)
+        else:
+            for (_, future), answer in zip(batch, answers, strict=True):
+                future.set_result(answer)
+
+    def _write_alone(self, item: Item, future: Future[Answer]) -> None:
+        try:
+            future.set_result(self._write([item])[0])
+        except Exception as error:
+            future.set_exception(error)

@@ -1,0 +1,110 @@
+"""Plans that read: jobs as they stand, with the deliveries that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from oncely.model import payload
+from oncely.model.job import Execution, Job
+from oncely.model.transition import State
+from oncely.store.plan import Plan, Row, Statement, document
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SOURCES: Final[dict[State | None, str]] = {
+    None: "list_any",
+    "completed": "list_any",
+    "scheduled": "list_waiting",
+    "pending": "list_waiting",
+    "running": "list_running",
+    "failed": "list_resting",
+    "cancelled": "list_resting",
+    "in_doubt": "list_resting",
+}
+
+
+def get(job_id: str) -> Plan[Job | None]:
+    jobs = yield from _look([job_id])
+    return jobs[0] if jobs else None
+
+
+def jobs(state: State | None, kind: str | None, queue: str | None, limit: int) -> Plan[list[Job]]:
+    """The newest first. A job that moves on while it is being read is left out."""
+    rows = yield Statement(
+        _SOURCES[state], {"state": state, "kind": kind, "queue": queue, "limit": limit}
+    )
+    found = yield from _look([row[0] for row in rows])
+    return [job for job in found if state in (None, job.state)]
+
+
+def _look(ids: Sequence[str]) -> Plan[list[Job]]:
+    if not ids:
+        return []
+    records = [{"id": id} for id in ids]
+    rows = yield document("look", records)
+    executions: dict[str, list[Execution]] = {}
+    for row in (yield document("look_executions", records)):
+        executions.setdefault(row[0], []).append(_execution(*row[1:]))
+    found = {row[0]: _job(row, executions.get(row[0], [])) for row in rows}
+    return [found[id] for id in ids if id in found]
+
+
+def _job(row: Row, executions: list[Execution]) -> Job:
+    (job_id, kind, queue, state, text, result, error, priority, attempt, max_attempts) = row[:10]
+    (timeout, idempotency_key, unique_key, group_key, tags, created, due, ended) = row[10:18]
+    epoch, worker, started = row[18:]
+    if epoch is not None:
+        executions = [
+            *executions,
+            _execution(epoch, attempt, state, worker, started, ended, error),
+        ]
+    return Job(
+        job_id=job_id,
+        kind=kind,
+        queue=queue,
+        state=state,
+        payload=_value(text),
+        result=_value(result),
+        error=_value(error),
+        priority=priority,
+        attempt=attempt,
+        max_attempts=max_attempts,
+        timeout=timeout,
+        idempotency_key=idempotency_key,
+        unique_key=unique_key,
+        group_key=group_key,
+        tags=_value(tags) or [],
+        created_at=_moment(created),
+        due_at=_moment(due),
+        ended_at=None if ended is None else _moment(ended),
+        executions=executions,
+    )
+
+
+def _execution(
+    epoch: int,
+    attempt: int,
+    outcome: str,
+    worker: str | None,
+    started: int | None,
+    ended: int,
+    error: str | None,
+) -> Execution:
+    return Execution(
+        epoch=epoch,
+        attempt=attempt,
+        outcome=outcome,
+        worker=worker,
+        started_at=None if started is None else _moment(started),
+        ended_at=_moment(ended),
+        error=_value(error),
+    )
+
+
+def _value(text: str | None) -> Any:
+    return None if text is None else payload.decode(text)
+
+
+def _moment(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)

@@ -1,0 +1,69 @@
+-- Take in a batch of jobs: the keys first, in order, so that two batches cannot deadlock; then
+-- the jobs whose keys were won. In a batch no two jobs share a key (the plan sees to that).
+with input as materialized (
+    select
+        d.*,
+        c.now,
+        case
+            when d.run_at_us is null then c.now + d.delay_us * interval '1 microsecond'
+            else timestamptz 'epoch' + d.run_at_us * interval '1 microsecond'
+        end as due_at
+    from json_to_recordset(cast(:doc as json)) as d (
+        id uuid, kind text, queue text, payload text, priority smallint, delay_us bigint,
+        run_at_us bigint, idempotency_key text, fingerprint text, unique_key text,
+        group_key text, max_attempts smallint, timeout_seconds double precision, tags text
+    ), (select clock_timestamp() as now) c
+),
+remembered as (
+    insert into oncely.idempotency_key (queue, key, job_id, fingerprint, created_at, lent)
+    select i.queue, i.idempotency_key, coalesce(u.job_id, i.id), i.fingerprint, i.now,
+        u.job_id is not null
+    from input i
+    left join oncely.unique_key u on u.kind = i.kind and u.key = i.unique_key
+    where i.idempotency_key is not null
+    order by i.queue collate "C", i.idempotency_key collate "C"
+    on conflict do nothing
+    returning job_id
+),
+held as (
+    insert into oncely.unique_key (kind, key, job_id)
+    select i.kind, i.unique_key, i.id
+    from input i
+    where i.unique_key is not null and not exists (
+        -- sent before, with the answer lost: the job may have ended since, and hold nothing
+        select from oncely.job j where j.id = i.id
+    ) and (
+        i.idempotency_key is null
+        or i.id in (select job_id from remembered)
+        or exists (
+            select from oncely.idempotency_key k
+            where k.queue = i.queue and k.key = i.idempotency_key and k.job_id = i.id
+        )
+    )
+    order by i.kind collate "C", i.unique_key collate "C"
+    on conflict do nothing
+    returning job_id
+),
+taken as (
+    insert into oncely.job (
+        id, kind, queue, payload, priority, created_at, due_at, idempotency_key, unique_key,
+        group_key, max_attempts, timeout_seconds, tags
+    )
+    select
+        i.id, i.kind, i.queue, i.payload::json, i.priority, i.now, i.due_at, i.idempotency_key,
+        i.unique_key, i.group_key, i.max_attempts, i.timeout_seconds, i.tags::json
+    from input i
+    where
+        case
+            when i.unique_key is not null then i.id in (select job_id from held)
+            when i.idempotency_key is not null then i.id in (select job_id from remembered)
+            else true
+        end
+    on conflict do nothing
+    returning id, queue, priority, due_at, created_at
+),
+waiting as (
+    insert into oncely.ready (queue, priority, due_at, id, attempts)
+    select queue, priority, due_at, id, 0 from taken
+)
+select id::text, due_at > created_at from taken

@@ -1,0 +1,250 @@
+"""PostgreSQL: connections of our own, made when needed, safe behind a pooler and after a fork."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from oncely.model.errors import InvalidInput, OncelyError, SchemaError, StoreError, StoreUnavailable
+from oncely.store import schema
+from oncely.store.engine import Access, Finding
+from oncely.store.plan import Plan, Row, Statement, run
+from oncely.store.sql import Library
+
+try:
+    import psycopg
+except ImportError as _error:  # the extra is not installed: said when the engine is made
+    _import_error: ImportError | None = _error
+else:
+    _import_error = None
+
+T = TypeVar("T")
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_TRIES: Final = 5
+_IDLE_LIMIT: Final = 8
+_CLOCK_WARNING_SECONDS: Final = 2.0
+_RETRYABLE: Final = ("40001", "40P01")
+_MISSING: Final = ("42P01", "3F000")
+_leaked: list[object] = []
+"""Connections of a parent process: closing them in the child would end the parent's sessions."""
+
+
+class PostgresEngine:
+    def __init__(self, url: str, schema_name: str) -> None:
+        if _import_error is not None:
+            raise InvalidInput(
+                "PostgreSQL needs the extra: pip install 'oncely[postgres]'"
+            ) from _import_error
+        if not _SCHEMA.fullmatch(schema_name):
+            raise InvalidInput(
+                f"schema is {schema_name!r}; expected 1 to 63 lower-case letters, digits or _, "
+                "with a letter or _ first"
+            )
+        self.url = url
+        self.schema = schema_name
+        quoted = f'"{schema_name}"'
+        self.library = Library("postgres", lambda text: re.sub(r"\boncely\b", quoted, text))
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[psycopg.Connection[Row]] = []
+        self._checked = False
+        self._vetted = False
+        self._closed = False
+
+    def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
+        """A serialization failure or a deadlock is repeated too: nothing of it was written."""
+        again = False
+        for remaining in reversed(range(_TRIES)):
+            connection: psycopg.Connection[Row] | None = None
+            try:
+                connection = self._take()
+                if not self._checked:
+                    self._run_on(connection, schema.check(self.library), "read")
+                    self._checked = True
+                value = self._run_on(connection, make(again), access)
+            except psycopg.Error as error:
+                lost = connection is not None and connection.broken
+                if lost and not again and remaining:
+                    again = True
+                    self._forget_idle()
+                    continue
+                if error.sqlstate in _RETRYABLE and remaining:
+                    continue
+                raise _trouble(error, self.schema) from error
+            finally:
+                if connection is not None:
+                    self._give_back(connection)
+            return value
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def _run_on(self, connection: psycopg.Connection[Row], plan: Plan[T], access: Access) -> T:
+        if access == "transaction":
+            with connection.transaction():
+                return run(plan, lambda statement: self._ask(connection, statement))
+        return run(plan, lambda statement: self._ask(connection, statement))
+
+    def _ask(self, connection: psycopg.Connection[Row], statement: Statement) -> list[Row]:
+        rows: list[Row] = []
+        for prepared in self.library.get(statement.name, "%({name})s"):
+            cursor = connection.execute(prepared.text.encode(), statement.params)
+            if cursor.description:
+                rows = cursor.fetchall()
+        return rows
+
+    def _take(self) -> psycopg.Connection[Row]:
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable("this Oncely was closed: make a new one")
+            if self._idle:
+                return self._idle.pop()
+        return self._connect()
+
+    def _connect(self) -> psycopg.Connection[Row]:
+        connection = psycopg.connect(
+            self.url, autocommit=True, application_name="oncely", connect_timeout=10
+        )
+        if self._pooled(connection):
+            # The next transaction may run in another session, so nothing may stay in this one.
+            connection.prepare_threshold = None
+        else:
+            connection.prepare_threshold = 2
+            connection.execute("set jit = off")
+        return connection
+
+    def _pooled(self, connection: psycopg.Connection[Row]) -> bool:
+        """A pooler such as PgBouncer gives clients a process id of its own making."""
+        row = connection.execute("select pg_backend_pid()").fetchone()
+        return row is None or row[0] != connection.info.backend_pid
+
+    def _give_back(self, connection: psycopg.Connection[Row]) -> None:
+        with self._lock:
+            if not (self._closed or connection.closed) and len(self._idle) < _IDLE_LIMIT:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _forget_idle(self) -> None:
+        """When one connection is lost, the server was most likely restarted under all of them."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def renew(self) -> None:
+        _leaked.extend(self._idle)
+        self._begin()
+
+    def vet(self) -> Plan[None]:
+        if not self._vetted:
+            yield from schema.check(self.library)
+            self._vetted = True
+
+    def migrate(self) -> list[str]:
+        with self._borrowed() as connection:
+            encoding = _setting(connection, "server_encoding")
+            if encoding != "UTF8":
+                raise SchemaError(
+                    f"the database's encoding is {encoding}; oncely needs UTF8: create the "
+                    "database with `encoding 'UTF8'`"
+                )
+            return self._run_on(connection, schema.migrate(self.library), "transaction")
+
+    def examine(self) -> list[Finding]:
+        with self._borrowed() as connection:
+            return [
+                Finding("store", "ok", _where(connection)),
+                self._examine_schema(connection),
+                _examine_pooler(self._pooled(connection)),
+                _examine_durability(connection),
+                _examine_clock(connection),
+            ]
+
+    def _examine_schema(self, connection: psycopg.Connection[Row]) -> Finding:
+        try:
+            self._run_on(connection, schema.check(self.library), "read")
+        except SchemaError as error:
+            return Finding("schema", "error", str(error))
+        newest = self.library.migrations[-1].label
+        return Finding("schema", "ok", f"{self.schema}, up to date, migration {newest}")
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[psycopg.Connection[Row]]:
+        connection: psycopg.Connection[Row] | None = None
+        try:
+            connection = self._take()
+            yield connection
+        except psycopg.Error as error:
+            raise _trouble(error, self.schema) from error
+        finally:
+            if connection is not None:
+                self._give_back(connection)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        self._forget_idle()
+
+
+def _trouble(error: psycopg.Error, schema_name: str) -> OncelyError:
+    first_line = str(error).strip().partition("\n")[0]
+    if error.sqlstate in _MISSING:
+        return SchemaError(
+            f"the schema {schema_name!r} is missing or damaged ({first_line}): run `oncely migrate`"
+        )
+    if isinstance(error, psycopg.OperationalError):
+        return StoreUnavailable(f"PostgreSQL cannot serve this call: {first_line}")
+    return StoreError(f"PostgreSQL refused a statement: {first_line}")
+
+
+def _where(connection: psycopg.Connection[Row]) -> str:
+    info = connection.info
+    version = divmod(info.server_version, 10_000)
+    return (
+        f"PostgreSQL {version[0]}.{version[1]} at {info.host}:{info.port}, "
+        f"database {info.dbname}, user {info.user}"
+    )
+
+
+def _examine_pooler(pooled: bool) -> Finding:
+    if pooled:
+        return Finding(
+            "pooler",
+            "warning",
+            "a pooler such as PgBouncer is in between: prepared statements are off, and workers "
+            "poll instead of listening. Give workers a direct connection where you can",
+        )
+    return Finding("pooler", "ok", "none, a direct connection")
+
+
+def _examine_durability(connection: psycopg.Connection[Row]) -> Finding:
+    names = ("fsync", "synchronous_commit", "full_page_writes")
+    off = [name for name in names if _setting(connection, name) == "off"]
+    if off:
+        return Finding(
+            "durability", "warning", f"{', '.join(off)} off: a crash of the server can lose jobs"
+        )
+    return Finding("durability", "ok", "fsync and synchronous_commit are on")
+
+
+def _setting(connection: psycopg.Connection[Row], name: str) -> Any:
+    row = connection.execute("select current_setting(%s)", (name,)).fetchone()
+    return row and row[0]
+
+
+def _examine_clock(connection: psycopg.Connection[Row]) -> Finding:
+    row = connection.execute("select extract(epoch from clock_timestamp())::float8").fetchone()
+    ahead = (row[0] if row else 0.0) - time.time()
+    if abs(ahead) > _CLOCK_WARNING_SECONDS:
+        return Finding(
+            "clock",
+            "warning",
+            f"the server's clock is {ahead:+.1f} seconds from this machine's. oncely goes by the "
+            "server's; log lines of this machine will not match it",
+        )
+    return Finding("clock", "ok", "the server's clock agrees with this machine's")

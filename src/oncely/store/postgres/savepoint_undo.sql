@@ -1,0 +1,3 @@
+rollback to savepoint oncely;
+
+release savepoint oncely

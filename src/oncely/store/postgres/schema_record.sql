@@ -1,0 +1,1 @@
+insert into oncely.migration (number, name, checksum) values (:number, :name, :checksum)

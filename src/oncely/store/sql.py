@@ -1,0 +1,73 @@
+"""The SQL files of the engines: one operation per file, in the words of each driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+from hashlib import sha256
+from importlib.resources import files
+from typing import Final, Literal
+
+import msgspec
+
+EngineName = Literal["sqlite", "postgres"]
+_PARAM: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """One SQL statement as a driver takes it, with the names of its parameters in order."""
+
+    text: str
+    names: tuple[str, ...]
+
+
+class Migration(msgspec.Struct, frozen=True):
+    number: int
+    label: str
+    checksum: str
+
+
+class Library:
+    """All statements of one engine. A file may hold several, run in order as one operation."""
+
+    def __init__(self, engine: EngineName, rename: Callable[[str], str] = str) -> None:
+        self.engine = engine
+        self._folder = files("oncely.store") / engine
+        self._rename = rename
+        self._prepared: dict[tuple[str, str], list[Prepared]] = {}
+
+    def get(self, name: str, placeholder: str) -> list[Prepared]:
+        """`placeholder` is how the driver writes a parameter: `:{name}`, `%({name})s`, `${n}`."""
+        found = self._prepared.get((name, placeholder))
+        if found is None:
+            source = _COMMENT.sub("", (self._folder / f"{name}.sql").read_text("utf-8"))
+            found = [
+                _prepare(self._rename(part), placeholder)
+                for part in source.strip().split(";\n")
+                if part.strip()
+            ]
+            self._prepared[name, placeholder] = found
+        return found
+
+    @cached_property
+    def migrations(self) -> list[Migration]:
+        found = []
+        for file in sorted((self._folder / "migrations").iterdir(), key=lambda file: file.name):
+            label = file.name.removesuffix(".sql")
+            checksum = sha256(file.read_bytes()).hexdigest()
+            found.append(Migration(int(label.partition("_")[0]), label, checksum))
+        return found
+
+
+def _prepare(source: str, placeholder: str) -> Prepared:
+    names: list[str] = []
+
+    def place(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in names:
+            names.append(name)
+        return placeholder.format(name=name, n=names.index(name) + 1)
+
+    return Prepared(_PARAM.sub(place, source.strip()), tuple(names))

@@ -1,0 +1,216 @@
+"""SQLite: one writer and one reader connection per process, WAL, every commit synced to disk."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+from oncely.model.errors import InvalidInput, SchemaError, StoreUnavailable
+from oncely.store import schema
+from oncely.store.engine import Access, Finding
+from oncely.store.plan import Plan, Row, Statement, run
+from oncely.store.sql import Library
+
+T = TypeVar("T")
+BUSY_SECONDS: Final = 30.0
+OLDEST_SQLITE: Final = (3, 35, 0)
+WAL_RESET_FIXED: Final = (3, 51, 3)
+_WAL_BYTES: Final = 4 * 1024 * 1024
+_CHECKPOINT_WAIT_MS: Final = 100
+_leaked: list[object] = []
+"""Connections of a parent process: closing them in the child would disturb the parent."""
+
+
+class SqliteEngine:
+    """`path` is None for a store in memory, which ends with the process."""
+
+    def __init__(self, path: Path | None) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StoreUnavailable(
+                f"SQLite {sqlite3.sqlite_version} is too old: oncely needs "
+                f"{'.'.join(map(str, OLDEST_SQLITE))} or newer. Use a newer Python build"
+            )
+        self.library = Library("sqlite")
+        # A relative path means the same file after the process changes its folder.
+        self.path = None if path is None else path.absolute()
+        self._owner = os.getpid()
+        self._begin()
+        self.migrate()
+
+    def _begin(self) -> None:
+        self._write_lock = threading.Lock()
+        self._read_lock = self._write_lock if self.path is None else threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._closed = False
+
+    def renew(self) -> None:
+        _leaked.extend((self._writer, self._reader))
+        self._begin()
+
+    def _connection(self, access: Access) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreUnavailable("this Oncely was closed: make a new one")
+        if self.path is None and self._owner != os.getpid():
+            raise StoreUnavailable(
+                "a store in memory belongs to the process that made it: use a file"
+            )
+        if access == "read" and self.path is not None:
+            self._reader = self._reader or self._connect()
+            return self._reader
+        self._writer = self._writer or self._connect()
+        return self._writer
+
+    def _connect(self) -> sqlite3.Connection:
+        with _translated(self.path):
+            connection = sqlite3.connect(
+                self.path or ":memory:",
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = full")
+            # Checkpoints are ours to take, under the write lock: see checkpoint().
+            connection.execute("pragma wal_autocheckpoint = 0")
+            return connection
+
+    def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
+        lock = self._read_lock if access == "read" else self._write_lock
+        with lock, _translated(self.path):
+            connection = self._connection(access)
+            with _transaction(connection, "deferred" if access == "read" else "immediate"):
+                value = run(make(False), lambda statement: self._ask(connection, statement))
+            if access != "read":
+                self._checkpoint(connection)
+            return value
+
+    def _ask(self, connection: sqlite3.Connection, statement: Statement) -> list[Row]:
+        rows: list[Row] = []
+        for prepared in self.library.get(statement.name, ":{name}"):
+            cursor = connection.execute(prepared.text, statement.params)
+            if cursor.description:
+                rows = cursor.fetchall()
+        return rows
+
+    def _checkpoint(self, writer: sqlite3.Connection) -> None:
+        """RESTART takes the write lock, so that no commit runs beside the checkpoint (the WAL-reset
+        bug of SQLite up to 3.51.2 needs one). Readers that are in the way are not waited for
+        long: the next commit tries again."""
+        if self.path is None or _size(f"{self.path}-wal") < _WAL_BYTES:
+            return
+        writer.execute(f"pragma busy_timeout = {_CHECKPOINT_WAIT_MS}")
+        try:
+            writer.execute("pragma wal_checkpoint(restart)").fetchall()
+        finally:
+            writer.execute(f"pragma busy_timeout = {round(BUSY_SECONDS * 1000)}")
+
+    def migrate(self) -> list[str]:
+        """Looked at first: a store that is up to date must not wait for somebody's write."""
+        try:
+            self.run(lambda _: schema.check(self.library), "read")
+        except SchemaError:
+            return self.run(lambda _: schema.migrate(self.library), "transaction")
+        return []
+
+    def vet(self) -> Plan[None]:
+        files = [row[0] for row in (yield Statement("place"))]
+        if self.path is None or not files[0] or not os.path.samefile(files[0], self.path):
+            raise InvalidInput(
+                f"tx is a transaction on {files[0] or 'a database in memory'}, the store is "
+                f"{self.path or 'in memory'}: both must be one database file"
+            )
+        yield from schema.check(self.library)
+
+    def examine(self) -> list[Finding]:
+        with self._write_lock, _translated(self.path):
+            connection = self._connection("write")
+            settings = {
+                name: connection.execute(f"pragma {name}").fetchone()[0]
+                for name in ("journal_mode", "synchronous")
+            }
+        newest = self.library.migrations[-1].label
+        return [
+            Finding("store", "ok", f"SQLite file {self.path}" if self.path else "SQLite in memory"),
+            Finding("schema", "ok", f"up to date, migration {newest}"),
+            _examine_version(),
+            Finding("durability", "ok", "WAL, synchronous=FULL: a commit survives power loss")
+            if settings == {"journal_mode": "wal", "synchronous": 2}
+            else Finding("durability", "warning", f"not safe against power loss: {settings}"),
+            Finding("clock", "ok", "the clock of this machine, which is the store's own"),
+        ]
+
+    def close(self) -> None:
+        with self._write_lock:
+            self._closed = True
+            for connection in (self._reader, self._writer):
+                if connection is not None:
+                    connection.close()
+            self._reader = self._writer = None
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _examine_version() -> Finding:
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info >= WAL_RESET_FIXED:
+        return Finding("sqlite version", "ok", version)
+    return Finding(
+        "sqlite version",
+        "warning",
+        f"{version} has the WAL-reset bug (3.7.0 to 3.51.2: two connections that write and "
+        "checkpoint at once can damage the file). oncely takes its checkpoints under the write "
+        "lock; other programs that write to this file should set `pragma wal_autocheckpoint = 0`, "
+        "or use SQLite 3.51.3 or newer",
+    )
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, mode: str) -> Iterator[None]:
+    connection.execute(f"begin {mode}")
+    try:
+        yield
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+@contextmanager
+def _translated(path: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _trouble(error, path) from error
+
+
+def _trouble(error: sqlite3.Error, path: Path | None) -> StoreUnavailable:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_BUSY:
+        return StoreUnavailable(
+            f"{path} was locked by another transaction for {BUSY_SECONDS:.0f} seconds. If this "
+            "call was made inside an open transaction on the same file, pass that as tx=; if not, "
+            "look for a program that keeps a write transaction open"
+        )
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return StoreUnavailable(
+            f"{path} cannot be opened: check that its folder exists and can be written"
+        )
+    if code == sqlite3.SQLITE_NOTADB:
+        return StoreUnavailable(f"{path} is not an SQLite database: check the URL")
+    if code == sqlite3.SQLITE_READONLY:
+        return StoreUnavailable(f"{path} cannot be written: check its owner and permissions")
+    if code == sqlite3.SQLITE_FULL:
+        return StoreUnavailable(f"{path} cannot grow: the disk is full")
+    return StoreUnavailable(f"SQLite could not work with {path}: {error}")

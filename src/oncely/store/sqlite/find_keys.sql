@@ -1,0 +1,8 @@
+select
+    json_extract(i.value, '$.id'), k.job_id, k.fingerprint, coalesce(s.state, k.state),
+    coalesce(k.expires_at <= (select now from oncely_clock), 0)
+from json_each(:doc) i
+join oncely_idempotency_key k
+    on k.queue = json_extract(i.value, '$.queue')
+    and k.key = json_extract(i.value, '$.idempotency_key')
+left join oncely_standing s on s.job_id = k.job_id

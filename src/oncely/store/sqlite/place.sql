@@ -1,0 +1,1 @@
+select file from pragma_database_list where name = 'main'

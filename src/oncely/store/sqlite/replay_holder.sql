@@ -1,0 +1,3 @@
+select u.job_id, j.kind, j.unique_key
+from oncely_job j join oncely_unique_key u on u.kind = j.kind and u.key = j.unique_key
+where j.id = :id

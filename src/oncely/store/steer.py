@@ -1,0 +1,39 @@
+"""Plans of those who steer jobs from outside: cancel, replay."""
+
+from __future__ import annotations
+
+from oncely.model.errors import JobNotFound, StoreUnavailable, UniqueKeyTaken, WrongState
+from oncely.model.transition import WAITING, State, states_before
+from oncely.store.plan import Plan, Statement, document
+
+
+def cancel(job_id: str) -> Plan[None]:
+    """End a waiting job, and free its unique key in the same breath."""
+    for _ in range(10):
+        if (yield Statement("cancel", {"id": job_id})):
+            return
+        state = yield from _state(job_id)
+        if state == "cancelled":
+            return
+        if state not in WAITING:
+            raise WrongState(job_id, state, "cancelled", WAITING)
+    raise StoreUnavailable(f"job {job_id} kept moving while it was cancelled: repeat the call")
+
+
+def replay(job_id: str) -> Plan[None]:
+    """Put a failed job back. To be run in a transaction: an error undoes what went before."""
+    yield Statement("replay_hold", {"id": job_id})
+    for holder_id, kind, key in (yield Statement("replay_holder", {"id": job_id})):
+        if holder_id != job_id:
+            raise UniqueKeyTaken(job_id, kind, key, holder_id)
+    if not (yield Statement("replay", {"id": job_id})):
+        state = yield from _state(job_id)
+        raise WrongState(job_id, state, "replayed", states_before("replay"))
+
+
+def _state(job_id: str) -> Plan[State]:
+    rows = yield document("find_jobs", [{"id": job_id}])
+    if not rows:
+        raise JobNotFound(job_id)
+    state: State = rows[0][1]
+    return state

@@ -1,0 +1,46 @@
+"""Plans that forget: jobs whose retention is over, and later the keys that outlived them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from oncely.model.transition import State
+from oncely.store.plan import Plan, Statement, document
+
+BEGINNING: Final = "00000000-0000-0000-0000-000000000000"
+_DAY_US: Final = 86_400 * 1_000_000
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    jobs: int
+    after: str | None
+    """Where the next step goes on; None if this one reached the end."""
+
+
+def prune_jobs(
+    retention_days: dict[State, float], *, key_retention_days: float, after: str, limit: int
+) -> Plan[Pruned]:
+    """One small step, in a transaction. A state that is not named is kept for ever.
+
+    The key of a pruned job stays until `key_retention_days` after the job ended.
+    """
+    retention = {state: round(days * _DAY_US) for state, days in retention_days.items()}
+    rows = yield Statement(
+        "prune_look",
+        {
+            "after": after,
+            "limit": limit,
+            "retention_us": msgspec.json.encode(retention).decode(),
+        },
+    )
+    old = [{"id": id} for id, over in rows if over]
+    if old:
+        yield document("prune_drop", old, key_us=round(key_retention_days * _DAY_US))
+    return Pruned(len(old), rows[-1][0] if len(rows) == limit else None)
+
+
+def prune_keys(limit: int) -> Plan[int]:
+    rows = yield Statement("prune_keys", {"limit": limit})
+    return len(rows)

@@ -1,0 +1,1 @@
+"""SHOWS: the faces of Oncely: Python, command line, HTTP, dashboard."""

@@ -1,0 +1,226 @@
+"""`Oncely`: the face of the queue in Python."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, Unpack
+from weakref import WeakSet
+
+from oncely.flow.enqueue import Enqueuer
+from oncely.model.errors import InvalidInput, JobNotFound
+from oncely.model.job import Job, NewJob, Options, Receipt, Receipts
+from oncely.model.transition import STATES, State
+from oncely.store import look, steer
+from oncely.store.engine import Finding
+from oncely.store.url import open_engine
+
+T = TypeVar("T")
+DEFAULT_URL: Final = "sqlite:///oncely.db"
+MAX_PAYLOAD_BYTES: Final = 1024 * 1024
+LIST_LIMIT: Final = 10_000
+_THREADS: Final = 4
+_JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Oncely:
+    """A queue in a store: `sqlite:///jobs.db`, or `postgresql://…` for production.
+
+    Without a URL it is `$ONCELY_URL`, else `sqlite:///oncely.db`. On SQLite the tables make
+    themselves; on PostgreSQL `migrate()` makes them, in `schema`. Every verb that does I/O has an
+    async twin, `a` + name. Safe to share between threads, and to carry over a fork.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        schema: str = "oncely",
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+    ) -> None:
+        self.url = url if url is not None else os.environ.get("ONCELY_URL") or DEFAULT_URL
+        self._engine = open_engine(self.url, schema=schema)
+        self._max_payload_bytes = max_payload_bytes
+        self._begin()
+        _apps.add(self)
+
+    def _begin(self) -> None:
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="oncely")
+        self._enqueuer = Enqueuer(
+            self._engine, self._executor, max_payload_bytes=self._max_payload_bytes
+        )
+
+    def _begin_after_fork(self) -> None:
+        """The child has neither the parent's threads nor the right to its connections."""
+        self._engine.renew()
+        self._begin()
+
+    def enqueue(
+        self,
+        kind: str,
+        payload: Any = None,
+        *,
+        tx: Any = None,
+        **options: Unpack[Options],
+    ) -> Receipt:
+        """Put a job in, durably; the receipt comes after the commit. The options:
+
+        - `queue`: the lane it waits in, `default` unless said otherwise.
+        - `idempotency_key`: the identity of this call, per queue. A repeat returns the first
+          job's id, also after that job has ended; with another kind or payload it raises
+          `KeyConflict`.
+        - `unique_key`: the identity of the work, per kind. While a job with it is active, a
+          repeat is skipped and returns that job's id.
+        - `priority`: higher runs first. `delay` in seconds or as a timedelta, or `run_at` with a
+          time zone: not before that.
+        - `group_key`: the label that limits go by. `max_attempts` (1 to 20) and `timeout` (in
+          seconds) go before the policy of the kind and the queue. `tags`: labels to look for.
+        - `tx`: your own open transaction. The job exists if and only if you commit.
+        """
+        return self._enqueuer.one(NewJob(kind, payload, **options), tx)
+
+    async def aenqueue(
+        self,
+        kind: str,
+        payload: Any = None,
+        *,
+        tx: Any = None,
+        **options: Unpack[Options],
+    ) -> Receipt:
+        """The async twin of `enqueue`; `tx` may be an async connection."""
+        return await self._enqueuer.aone(NewJob(kind, payload, **options), tx)
+
+    def enqueue_many(self, jobs: Iterable[NewJob], *, tx: Any = None) -> Receipts:
+        """Put many jobs in at once, all or none; the receipts are in the order of the input.
+
+        Repeats, also of a job earlier in the same call, are skipped. A `KeyConflict` stores
+        nothing.
+        """
+        return self._enqueuer.many(jobs, tx)
+
+    async def aenqueue_many(self, jobs: Iterable[NewJob], *, tx: Any = None) -> Receipts:
+        return await self._enqueuer.amany(jobs, tx)
+
+    def get(self, job_id: str) -> Job | None:
+        """The job as it stands now, or None."""
+        if not _is_job_id(job_id):
+            return None
+        return self._engine.run(lambda _: look.get(job_id), "read")
+
+    async def aget(self, job_id: str) -> Job | None:
+        return await self._aside(self.get, job_id)
+
+    def jobs(
+        self,
+        *,
+        state: State | None = None,
+        kind: str | None = None,
+        queue: str | None = None,
+        limit: int = 100,
+    ) -> list[Job]:
+        """Jobs, the newest first, at most `limit` of them."""
+        if state is not None and state not in STATES:
+            raise InvalidInput(f"state is {state!r}; expected one of {', '.join(STATES)}")
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIST_LIMIT:
+            raise InvalidInput(f"limit is {limit!r}; expected a number from 1 to {LIST_LIMIT:,}")
+        return self._engine.run(lambda _: look.jobs(state, kind, queue, limit), "read")
+
+    async def ajobs(
+        self,
+        *,
+        state: State | None = None,
+        kind: str | None = None,
+        queue: str | None = None,
+        limit: int = 100,
+    ) -> list[Job]:
+        return await self._aside(
+            lambda: self.jobs(state=state, kind=kind, queue=queue, limit=limit)
+        )
+
+    def cancel(self, job_id: str) -> None:
+        """End a job that waits, and free its unique key. Cancelling it again changes nothing."""
+        _refuse_malformed(job_id)
+        self._engine.run(lambda _: steer.cancel(job_id), "transaction")
+
+    async def acancel(self, job_id: str) -> None:
+        await self._aside(self.cancel, job_id)
+
+    def replay(self, job_id: str) -> None:
+        """Put a failed job back, with the same id and its attempts renewed.
+
+        `UniqueKeyTaken` names the job that holds its unique key meanwhile, if one does.
+        """
+        _refuse_malformed(job_id)
+        self._engine.run(lambda _: steer.replay(job_id), "transaction")
+
+    async def areplay(self, job_id: str) -> None:
+        await self._aside(self.replay, job_id)
+
+    def migrate(self) -> list[str]:
+        """Bring the schema up to date; the names of what was applied. Safe to repeat, and safe
+        from many processes at once."""
+        return self._engine.migrate()
+
+    async def amigrate(self) -> list[str]:
+        return await self._aside(self.migrate)
+
+    def examine(self) -> list[Finding]:
+        """What `oncely doctor` shows."""
+        return self._engine.examine()
+
+    def close(self) -> None:
+        self._executor.shutdown()
+        self._engine.close()
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def _aside(self, verb: Callable[..., T], *args: Any) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, verb, *args)
+
+
+def _is_job_id(job_id: Any) -> bool:
+    return isinstance(job_id, str) and _JOB_ID.fullmatch(job_id) is not None
+
+
+def _refuse_malformed(job_id: Any) -> None:
+    if not _is_job_id(job_id):
+        raise JobNotFound(str(job_id))
+
+
+_apps: WeakSet[Oncely] = WeakSet()
+
+
+def _after_fork() -> None:
+    for app in list(_apps):
+        app._begin_after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,47 @@
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from oncely import Oncely
+from tests.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The PostgreSQL of this run (of this worker, under pytest-xdist). Started when asked for."""
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def postgres_url(cluster: Cluster) -> Iterator[str]:
+    """The address of an empty database, this test's own."""
+    name = f"test_{uuid4().hex}"
+    yield cluster.create_database(name)
+    cluster.drop_database(name)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'jobs.db'}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """An empty store on each engine in turn: what runs with this runs on both."""
+    address: str = request.getfixturevalue(f"{request.param}_url")
+    return address
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[Oncely]:
+    with Oncely(url) as app:
+        app.migrate()
+        yield app
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
