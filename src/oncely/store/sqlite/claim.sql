@@ -1,19 +1,34 @@
+-- Scanned level by level, so that jobs due later on a high level cost the levels below nothing.
+-- The cross join keeps the order of the loops, and so of the jobs, without a sort.
 insert into oncely_lease (nonce, worker, ids, claimed_at, expires_at)
-select :nonce, :worker, json_group_array(t.id), c.now, c.now + :lease_us
+with recursive level (priority) as (
+    select max(r.priority) from oncely_ready r where r.queue = :queue
+    union all
+    select (select max(r.priority) from oncely_ready r
+            where r.queue = :queue and r.priority < level.priority)
+    from level where level.priority is not null
+)
+select :nonce, :worker, json_group_array(t.id), t.now, t.now + :lease_us
 from (
-    select r.id from oncely_ready r
-    where r.queue = :queue and r.due_at <= (select now from oncely_clock)
-    order by r.priority desc, r.due_at, r.id limit :limit
-) t, oncely_clock c
-group by c.now;
+    select r.id, c.now
+    from oncely_clock c cross join level cross join oncely_ready r
+    where r.queue = :queue and r.priority = level.priority and r.due_at <= c.now
+    limit :limit
+) t
+group by t.now;
 
 delete from oncely_ready
-where id in (select m.value from oncely_lease l, json_each(l.ids) m where l.nonce = :nonce)
-    and queue = :queue;
+where (queue, priority, due_at, id) in (
+    select j.queue, j.priority, s.due_at, j.id
+    from oncely_lease l cross join json_each(l.ids) m
+    cross join oncely_job j on j.id = m.value
+    cross join oncely_standing s on s.job_id = m.value
+    where l.epoch = last_insert_rowid() and l.nonce = :nonce
+);
 
 select l.epoch, j.id, s.attempts + 1, j.kind, j.queue, j.payload
-from oncely_lease l, json_each(l.ids) m
-join oncely_job j on j.id = m.value
-join oncely_standing s on s.job_id = j.id
-where l.nonce = :nonce
-order by j.priority desc, j.due_at, j.id
+from oncely_lease l cross join json_each(l.ids) m
+cross join oncely_job j on j.id = m.value
+cross join oncely_standing s on s.job_id = m.value
+where l.epoch = last_insert_rowid() and l.nonce = :nonce
+order by m.key

@@ -1,22 +1,24 @@
--- Drop jobs that are over, and let the retention of their keys begin.
+-- Drop jobs that are over, and let the retention of their keys begin: when the job ended or, for
+-- a failed one, now that it leaves the dead-letter queue.
 update oncely_idempotency_key
 set (state, expires_at) = (
-    -- a failed job leaves the dead-letter queue only now
     select o.state, :key_us
         + case when o.state = 'failed' then (select now from oncely_clock) else o.ended_at end
-    from oncely_outcome o
-    where o.job_id = oncely_idempotency_key.job_id
+    from oncely_outcome o where o.job_id = oncely_idempotency_key.job_id
 )
-where (queue, key) in (
-    select j.queue, j.idempotency_key
-    from json_each(:doc) i
-    join oncely_job j on j.id = json_extract(i.value, '$.id')
+where (queue, key, job_id) in (
+    select j.queue, j.idempotency_key, j.id
+    from json_each(:doc) i cross join oncely_job j on j.id = json_extract(i.value, '$.id')
     where j.idempotency_key is not null
-    union
-    select k.queue, k.key
-    from json_each(:doc) i
-    join oncely_idempotency_key k on k.job_id = json_extract(i.value, '$.id') and k.lent
-) and job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
+);
+
+update oncely_idempotency_key
+set (state, expires_at) = (
+    select o.state, :key_us
+        + case when o.state = 'failed' then (select now from oncely_clock) else o.ended_at end
+    from oncely_outcome o where o.job_id = oncely_idempotency_key.job_id
+)
+where lent and job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
 
 delete from oncely_execution
 where job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);

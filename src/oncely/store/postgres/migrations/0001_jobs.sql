@@ -91,6 +91,7 @@ create table oncely.unique_key (
 );
 
 -- How a job stands now. A job that has no outcome and is in no lease waits.
+-- (A clock that is fixed within a statement: with a volatile one the view would be computed whole.)
 create view oncely.standing as
 select
     j.id as job_id,
@@ -99,7 +100,7 @@ select
     case
         when o.state is not null then o.state
         when j.id in (select unnest(l.ids) from oncely.lease l) then 'running'
-        when coalesce(x.due_at, j.due_at) > clock_timestamp() then 'scheduled'
+        when coalesce(x.due_at, j.due_at) > statement_timestamp() then 'scheduled'
         else 'pending'
     end as state
 from oncely.job j

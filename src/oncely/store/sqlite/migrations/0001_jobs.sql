@@ -100,15 +100,18 @@ select cast(strftime('%s', 'now') as integer) * 1000000
 create view oncely_standing as
 select
     j.id as job_id,
-    coalesce(x.due_at, j.due_at) as due_at,
-    coalesce(x.attempts, 0) as attempts,
-    case
-        when o.state is not null then o.state
+    coalesce((
+        select e.due_at from oncely_execution e where e.job_id = j.id order by e.epoch desc limit 1
+    ), j.due_at) as due_at,
+    coalesce((
+        select e.attempts from oncely_execution e where e.job_id = j.id order by e.epoch desc limit 1
+    ), 0) as attempts,
+    coalesce((select o.state from oncely_outcome o where o.job_id = j.id), case
         when j.id in (select m.value from oncely_lease l, json_each(l.ids) m) then 'running'
-        when coalesce(x.due_at, j.due_at) > (select now from oncely_clock) then 'scheduled'
+        when coalesce((
+            select e.due_at from oncely_execution e
+            where e.job_id = j.id order by e.epoch desc limit 1
+        ), j.due_at) > (select now from oncely_clock) then 'scheduled'
         else 'pending'
-    end as state
-from oncely_job j
-left join oncely_outcome o on o.job_id = j.id
-left join oncely_execution x on x.job_id = j.id
-    and x.epoch = (select max(e.epoch) from oncely_execution e where e.job_id = j.id);
+    end) as state
+from oncely_job j;
