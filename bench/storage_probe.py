@@ -73,9 +73,7 @@ def drain(app: Oncely, side: psycopg.Connection | None, claim: int) -> float:
             for job in claimed
         ]
         fence = claimed[0].fence
-        app._engine.run(
-            lambda _, f=fence, s=settlements: deliver.settle(f, s), "write"
-        )
+        app._engine.run(lambda _, f=fence, s=settlements: deliver.settle(f, s), "write")
         if side is not None and time.perf_counter() - swept > 2:
             side.execute("vacuum (truncate off) oncely.ready")
             side.execute("vacuum (truncate off) oncely.lease")

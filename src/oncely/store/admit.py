@@ -37,6 +37,12 @@ def needs_transaction(drafts: Sequence[Draft]) -> bool:
     return len(drafts) > CHUNK or any(d.idempotency_key and d.unique_key for d in drafts)
 
 
+def needs_savepoint(drafts: Sequence[Draft]) -> bool:
+    """Whether a call that ends in the middle, or in a conflict, could leave a part of itself."""
+    keyed = any(draft.idempotency_key or draft.unique_key for draft in drafts)
+    return needs_transaction(drafts) or (keyed and len(drafts) > 1)
+
+
 def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]:
     """Take in each draft or say which job it repeats; the answers are in the order of drafts.
 
@@ -56,18 +62,31 @@ def admit_all(
 
     In the caller's transaction a savepoint undoes what was written; ours is rolled back.
     """
-    guard = savepoint and len(drafts) > 1 and any(draft.idempotency_key for draft in drafts)
-    if guard:
+    if savepoint:
         yield Statement("savepoint")
-    answers = yield from admit(drafts, again=again)
-    receipts = [answer for answer in answers if isinstance(answer, Receipt)]
-    if len(receipts) < len(answers):
-        if guard:
-            yield Statement("savepoint_undo")
-        raise next(a for a in answers if isinstance(a, Conflict)).error(drafts)
-    if guard:
+    try:
+        answers = yield from admit(drafts, again=again)
+        receipts = [answer for answer in answers if isinstance(answer, Receipt)]
+        if len(receipts) < len(answers):
+            raise next(a for a in answers if isinstance(a, Conflict)).error(drafts)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        if savepoint:
+            yield from _undo()
+        raise
+    if savepoint:
         yield Statement("savepoint_release")
     return receipts
+
+
+def _undo() -> Plan[None]:
+    """An async caller may be cancelled between two statements, and commit all the same."""
+    try:
+        yield Statement("savepoint_undo")
+    except Exception:
+        # The transaction is lost, with all that is in it; the error that ended it says why.
+        return
 
 
 def _admit_chunk(drafts: Sequence[Draft], answers: dict[str, Answer], again: bool) -> Plan[None]:

@@ -8,20 +8,20 @@ around the transaction (retries on a serialization failure, say) waits for exact
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 
 from oncely.model.errors import InvalidInput, SchemaError
-from oncely.store.plan import Params, Row, Statement
-from oncely.store.sql import EngineName, Library
+from oncely.store.plan import Row, Statement
+from oncely.store.sql import EngineName, Library, Prepared
 
 _ACCEPTED: Final = (
     "psycopg Connection or AsyncConnection, asyncpg Connection, sqlite3 Connection, aiosqlite "
     "Connection, SQLAlchemy Connection or Session and their async twins, or Django's connection"
 )
-_DIALECTS: Final[dict[str, EngineName]] = {"postgresql": "postgres", "sqlite": "sqlite"}
+_VENDORS: Final[dict[str, EngineName]] = {"postgresql": "postgres", "sqlite": "sqlite"}
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -30,28 +30,39 @@ class Caller(msgspec.Struct, frozen=True):
     engine: EngineName
     placeholder: str
     awaits: bool
-    execute: Callable[[str, tuple[str, ...], Params], Any]
+    execute: Callable[[str, dict[str, Any]], Any]
 
     def ask(self, library: Library, statement: Statement) -> list[Row]:
         rows: list[Row] = []
         for prepared in library.get(statement.name, self.placeholder):
             try:
-                rows = self.execute(prepared.text, prepared.names, statement.params) or rows
+                answer = self.execute(prepared.text, _named(prepared, statement))
             except Exception as error:
                 _explain(error)
                 raise
+            rows = _plain(answer) or rows
         return rows
 
     async def aask(self, library: Library, statement: Statement) -> list[Row]:
         rows: list[Row] = []
         for prepared in library.get(statement.name, self.placeholder):
             try:
-                answer = self.execute(prepared.text, prepared.names, statement.params)
-                rows = (await answer if self.awaits else answer) or rows
+                answer = self.execute(prepared.text, _named(prepared, statement))
+                answer = await answer if self.awaits else answer
             except Exception as error:
                 _explain(error)
                 raise
+            rows = _plain(answer) or rows
         return rows
+
+
+def _named(prepared: Prepared, statement: Statement) -> dict[str, Any]:
+    return {name: statement.params[name] for name in prepared.names}
+
+
+def _plain(rows: Iterable[Iterable[Any]]) -> list[Row]:
+    """Text as str, also where the connection reads it as bytes (`text_factory`, SQL_ASCII)."""
+    return [tuple(v.decode() if isinstance(v, bytes) else v for v in row) for row in rows]
 
 
 def borrow(tx: Any) -> Caller:
@@ -62,13 +73,13 @@ def borrow(tx: Any) -> Caller:
         case "aiosqlite":
             return _aiosqlite(tx)
         case "psycopg":
-            return _psycopg(tx, awaits=False)
+            return _psycopg(tx)
         case "psycopg async":
-            return _psycopg(tx, awaits=True)
+            return _psycopg_async(tx)
         case "asyncpg":
             return _asyncpg(tx)
         case "sqlalchemy":
-            return _sqlalchemy(tx.connection() if hasattr(tx, "get_bind") else tx)
+            return _sqlalchemy(tx)
         case "sqlalchemy async":
             raise InvalidInput(
                 f"tx is an async {type(tx).__name__}: use `await app.aenqueue(..., tx=tx)`"
@@ -83,8 +94,7 @@ def borrow(tx: Any) -> Caller:
 
 async def aborrow(tx: Any) -> Caller:
     if _library(tx) == "sqlalchemy async":
-        connection = await tx.connection() if hasattr(tx, "get_bind") else tx
-        return await _sqlalchemy_async(connection)
+        return await _sqlalchemy_async(tx)
     return borrow(tx)
 
 
@@ -121,143 +131,145 @@ def _not_open(what: str) -> InvalidInput:
     )
 
 
-def _begin_sqlite(connection: Any) -> str | None:
-    """What opens the transaction that Python's sqlite3 only opens before its first write.
-
-    Our first statement may be a savepoint, which must not become the outermost one.
-    """
+def _refuse_autocommit(connection: Any) -> None:
+    """Outside autocommit mode Python's sqlite3 begins a transaction before the first write."""
     if connection.in_transaction:
-        return None
-    if getattr(connection, "autocommit", -1) is True or connection.isolation_level is None:
+        return
+    if connection.isolation_level is None or getattr(connection, "autocommit", False) is True:
         raise _not_open("the connection is in autocommit mode")
-    return f"begin {connection.isolation_level}"
 
 
 def _sqlite3(tx: sqlite3.Connection) -> Caller:
-    begin = _begin_sqlite(tx)
-    if begin:
-        tx.execute(begin)
+    _refuse_autocommit(tx)
 
-    def execute(text: str, names: tuple[str, ...], params: Params) -> list[Row]:
+    # A cursor of our own, whatever row factory the connection has.
+    def execute(text: str, params: dict[str, Any]) -> list[Row]:
         cursor = sqlite3.Cursor(tx)
-        cursor.row_factory = None
-        cursor.execute(text, {name: params[name] for name in names})
-        return cursor.fetchall()
+        try:
+            return cursor.execute(text, params).fetchall()
+        finally:
+            cursor.close()
 
     return Caller("sqlite", ":{name}", False, execute)
 
 
 def _aiosqlite(tx: Any) -> Caller:
-    begin = _begin_sqlite(tx)
+    _refuse_autocommit(tx)
 
-    async def execute(text: str, names: tuple[str, ...], params: Params) -> list[Row]:
-        nonlocal begin
-        if begin:
-            await tx.execute(begin)
-            begin = None
-        async with tx.execute(text, {name: params[name] for name in names}) as cursor:
+    async def execute(text: str, params: dict[str, Any]) -> Any:
+        async with tx.execute(text, params) as cursor:
             cursor.row_factory = None
-            return [tuple(row) for row in await cursor.fetchall()]
+            return await cursor.fetchall()
 
     return Caller("sqlite", ":{name}", True, execute)
 
 
-def _psycopg(tx: Any, *, awaits: bool) -> Caller:
-    import psycopg
-    from psycopg.pq import TransactionStatus
+def _psycopg(tx: Any) -> Caller:
+    from psycopg import Cursor
     from psycopg.rows import tuple_row
 
-    if tx.autocommit and tx.info.transaction_status == TransactionStatus.IDLE:
-        raise _not_open("the connection is in autocommit mode")
+    _refuse_idle(tx)
 
-    # Cursors of our own, whatever row and cursor factories the connection has.
-    def execute(text: str, _: tuple[str, ...], params: Params) -> list[Row]:
-        with psycopg.Cursor(tx, row_factory=tuple_row) as cursor:
+    # A cursor of our own, whatever row and cursor factories the connection has.
+    def execute(text: str, params: dict[str, Any]) -> list[Row]:
+        with Cursor(tx, row_factory=tuple_row) as cursor:
             cursor.execute(text.encode(), params)
             return cursor.fetchall() if cursor.description else []
 
-    async def aexecute(text: str, _: tuple[str, ...], params: Params) -> list[Row]:
-        async with psycopg.AsyncCursor(tx, row_factory=tuple_row) as cursor:
+    return Caller("postgres", "%({name})s", False, execute)
+
+
+def _psycopg_async(tx: Any) -> Caller:
+    from psycopg import AsyncCursor
+    from psycopg.rows import tuple_row
+
+    _refuse_idle(tx)
+
+    async def execute(text: str, params: dict[str, Any]) -> list[Row]:
+        async with AsyncCursor(tx, row_factory=tuple_row) as cursor:
             await cursor.execute(text.encode(), params)
             return await cursor.fetchall() if cursor.description else []
 
-    return Caller("postgres", "%({name})s", awaits, aexecute if awaits else execute)
+    return Caller("postgres", "%({name})s", True, execute)
+
+
+def _refuse_idle(tx: Any) -> None:
+    """Outside autocommit mode psycopg begins a transaction before the first statement."""
+    from psycopg.pq import TransactionStatus
+
+    if tx.autocommit and tx.info.transaction_status == TransactionStatus.IDLE:
+        raise _not_open("the connection is in autocommit mode")
 
 
 def _asyncpg(tx: Any) -> Caller:
     if not tx.is_in_transaction():
         raise _not_open("use `async with connection.transaction():`")
 
-    async def execute(text: str, names: tuple[str, ...], params: Params) -> list[Row]:
-        return [tuple(row) for row in await tx.fetch(text, *(params[name] for name in names))]
+    async def execute(text: str, params: dict[str, Any]) -> Any:
+        return await tx.fetch(text, *params.values())
 
     return Caller("postgres", "${n}", True, execute)
 
 
-def _sqlalchemy(connection: Any) -> Caller:
+def _sqlalchemy(tx: Any) -> Caller:
     from sqlalchemy import text as clause
 
-    engine = _dialect(connection)
-    if engine == "sqlite":
-        begin = _begin_sqlite(connection.connection.driver_connection)
-        if begin:
-            connection.exec_driver_sql(begin)
+    connection = tx.connection() if hasattr(tx, "get_bind") else tx
+    engine = _vendor("SQLAlchemy", connection.dialect.name)
+    _begin_sqlalchemy(connection, engine)
 
-    def execute(text: str, names: tuple[str, ...], params: Params) -> list[Row]:
-        result = connection.execute(clause(text), {name: params[name] for name in names})
-        return [tuple(row) for row in result] if result.returns_rows else []
+    def execute(text: str, params: dict[str, Any]) -> Any:
+        result = connection.execute(clause(text), params)
+        return result.all() if result.returns_rows else []
 
     return Caller(engine, ":{name}", False, execute)
 
 
-async def _sqlalchemy_async(connection: Any) -> Caller:
-    from sqlalchemy import text as clause
+async def _sqlalchemy_async(tx: Any) -> Caller:
+    connection = await tx.connection() if hasattr(tx, "get_bind") else tx
+    caller: Caller = await connection.run_sync(_sqlalchemy)
 
-    engine = _dialect(connection.sync_connection)
-    if engine == "sqlite":
-        raw = await connection.get_raw_connection()
-        begin = _begin_sqlite(raw.driver_connection)
-        if begin:
-            await connection.exec_driver_sql(begin)
+    async def execute(text: str, params: dict[str, Any]) -> Any:
+        return await connection.run_sync(lambda _: caller.execute(text, params))
 
-    async def execute(text: str, names: tuple[str, ...], params: Params) -> list[Row]:
-        result = await connection.execute(clause(text), {name: params[name] for name in names})
-        return [tuple(row) for row in result] if result.returns_rows else []
-
-    return Caller(engine, ":{name}", True, execute)
+    return Caller(caller.engine, caller.placeholder, True, execute)
 
 
-def _dialect(connection: Any) -> EngineName:
-    engine = _DIALECTS.get(connection.dialect.name)
-    if engine is None:
-        raise InvalidInput(
-            f"tx is a SQLAlchemy connection to {connection.dialect.name}; expected PostgreSQL or "
-            "SQLite, where the store is"
-        )
-    level = connection.get_execution_options().get(
-        "isolation_level", getattr(connection.dialect, "_on_connect_isolation_level", None)
-    )
-    if level == "AUTOCOMMIT":
-        raise _not_open("its isolation level is AUTOCOMMIT")
-    return engine
+def _begin_sqlalchemy(connection: Any, engine: EngineName) -> None:
+    """What its first statement would do, so that we see what kind of transaction it makes."""
+    begun = None if connection.in_transaction() else connection.begin()
+    try:
+        if engine == "sqlite":
+            _refuse_autocommit(connection.connection.driver_connection)
+        elif connection.connection.dbapi_connection.autocommit:
+            raise _not_open("its isolation level is AUTOCOMMIT")
+    except InvalidInput:
+        if begun is not None:
+            begun.rollback()
+        raise
 
 
 def _django(tx: Any) -> Caller:
-    engine = _DIALECTS.get(tx.vendor)
-    if engine is None:
-        raise InvalidInput(
-            f"tx is a Django connection to {tx.vendor}; expected PostgreSQL or SQLite, "
-            "where the store is"
-        )
+    engine = _vendor("Django", tx.vendor)
     if not tx.in_atomic_block and tx.get_autocommit():
         raise _not_open("use `with transaction.atomic():`")
 
-    def execute(text: str, names: tuple[str, ...], params: Params) -> list[Row]:
+    def execute(text: str, params: dict[str, Any]) -> Any:
         with tx.cursor() as cursor:
-            cursor.execute(text, {name: params[name] for name in names})
-            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+            cursor.execute(text, params)
+            return cursor.fetchall() if cursor.description else []
 
     return Caller(engine, "%({name})s", False, execute)
+
+
+def _vendor(library: str, vendor: str) -> EngineName:
+    engine = _VENDORS.get(vendor)
+    if engine is None:
+        raise InvalidInput(
+            f"tx is a {library} connection to {vendor}; expected PostgreSQL or SQLite, where the "
+            "store is"
+        )
+    return engine
 
 
 def _explain(error: BaseException) -> None:

@@ -51,6 +51,10 @@ class Library:
             self._prepared[name, placeholder] = found
         return found
 
+    def is_one_statement(self, name: str) -> bool:
+        """Then it is done whole or not at all, also where nothing else sees to that."""
+        return len(self.get(name, ":{name}")) == 1
+
     @cached_property
     def migrations(self) -> list[Migration]:
         found = []

@@ -8,7 +8,7 @@ with input as materialized (
             when d.run_at_us is null then c.now + d.delay_us * interval '1 microsecond'
             else timestamptz 'epoch' + d.run_at_us * interval '1 microsecond'
         end as due_at
-    from json_to_recordset(cast(:doc as json)) as d (
+    from json_to_recordset(cast(cast(:doc as text) as json)) as d (
         id uuid, kind text, queue text, payload text, priority smallint, delay_us bigint,
         run_at_us bigint, idempotency_key text, fingerprint text, unique_key text,
         group_key text, max_attempts smallint, timeout_seconds double precision, tags text
@@ -28,16 +28,18 @@ remembered as (
 held as (
     insert into oncely.unique_key (kind, key, job_id)
     select i.kind, i.unique_key, i.id
-    from input i
+    -- the count runs the other insert to its end first, whatever the order of the input: else two
+    -- batches could take the two kinds of keys in opposite orders, and wait for each other
+    from input i cross join (select count(*) from remembered) finished
     where i.unique_key is not null and not exists (
         -- sent before, with the answer lost: the job may have ended since, and hold nothing
         select from oncely.job j where j.id = i.id
     ) and (
         i.idempotency_key is null
         or i.id in (select job_id from remembered)
-        or exists (
-            select from oncely.idempotency_key k
-            where k.queue = i.queue and k.key = i.idempotency_key and k.job_id = i.id
+        or i.id = (
+            select k.job_id from oncely.idempotency_key k
+            where k.queue = i.queue and k.key = i.idempotency_key
         )
     )
     order by i.kind collate "C", i.unique_key collate "C"

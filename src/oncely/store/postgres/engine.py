@@ -29,6 +29,11 @@ _IDLE_LIMIT: Final = 8
 _CLOCK_WARNING_SECONDS: Final = 2.0
 _RETRYABLE: Final = ("40001", "40P01")
 _MISSING: Final = ("42P01", "3F000")
+# Our statements seek by key; with small or stale statistics the planner would rather read a table.
+_SETTINGS: Final = (
+    "set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; "
+    "set plan_cache_mode = force_generic_plan"
+)
 _leaked: list[object] = []
 """Connections of a parent process: closing them in the child would end the parent's sessions."""
 
@@ -114,7 +119,7 @@ class PostgresEngine:
             connection.prepare_threshold = None
         else:
             connection.prepare_threshold = 2
-            connection.execute("set jit = off")
+            connection.execute(_SETTINGS)
         return connection
 
     def _pooled(self, connection: psycopg.Connection[Row]) -> bool:

@@ -1,5 +1,7 @@
 select i.id::text, k.job_id::text, k.fingerprint, coalesce(s.state, k.state),
     coalesce(k.expires_at <= clock_timestamp(), false)
-from json_to_recordset(cast(:doc as json)) as i (id uuid, queue text, idempotency_key text)
+from json_to_recordset(cast(cast(:doc as text) as json)) as i (
+    id uuid, queue text, idempotency_key text
+)
 join oncely.idempotency_key k on k.queue = i.queue and k.key = i.idempotency_key
 left join oncely.standing s on s.job_id = k.job_id

@@ -6,7 +6,7 @@ select
     (extract(epoch from s.due_at) * 1000000)::bigint,
     (extract(epoch from o.ended_at) * 1000000)::bigint,
     o.epoch, o.worker, (extract(epoch from o.started_at) * 1000000)::bigint
-from json_to_recordset(cast(:doc as json)) as i (id uuid)
+from json_to_recordset(cast(cast(:doc as text) as json)) as i (id uuid)
 join oncely.job j on j.id = i.id
 join oncely.standing s on s.job_id = j.id
 left join oncely.outcome o on o.job_id = j.id

@@ -4,5 +4,6 @@ select
     (extract(epoch from e.ended_at) * 1000000)::bigint,
     e.error::text
 from json_to_recordset(cast(:doc as json)) as i (id uuid)
-join oncely.execution e on e.job_id = i.id
-order by e.job_id, e.epoch
+cross join lateral (
+    select * from oncely.execution e where e.job_id = i.id order by e.epoch offset 0
+) e

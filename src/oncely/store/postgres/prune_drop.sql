@@ -4,7 +4,7 @@ with old as materialized (
     select o.job_id, o.state,
         case when o.state = 'failed' then clock_timestamp() else o.ended_at end
             + :key_us * interval '1 microsecond' as keys_expire_at
-    from json_to_recordset(cast(:doc as json)) as i (id uuid)
+    from json_to_recordset(cast(cast(:doc as text) as json)) as i (id uuid)
     join oncely.outcome o on o.job_id = i.id
 ),
 own_keys as (

@@ -1,7 +1,7 @@
 -- End executions of one lease. What the lease no longer holds is not in the answer, and nothing
 -- is written for it. The lease row is locked first, and all is decided from the locked row.
 with input as materialized (
-    select * from json_to_recordset(cast(:doc as json)) as d (
+    select * from json_to_recordset(cast(cast(:doc as text) as json)) as d (
         id uuid, state text, outcome text, attempt smallint, attempts smallint, delay_us bigint,
         result text, error text
     )

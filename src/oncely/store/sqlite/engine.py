@@ -119,12 +119,14 @@ class SqliteEngine:
         return []
 
     def vet(self) -> Plan[None]:
-        files = [row[0] for row in (yield Statement("place"))]
-        if self.path is None or not files[0] or not os.path.samefile(files[0], self.path):
+        """Nothing is read before the write lock is there: who has read cannot wait for it."""
+        file = next(file for _, name, file in (yield Statement("place")) if name == "main")
+        if not _is_same(file, self.path):
             raise InvalidInput(
-                f"tx is a transaction on {files[0] or 'a database in memory'}, the store is "
+                f"tx is a transaction on {file or 'a database in memory'}, the store is "
                 f"{self.path or 'in memory'}: both must be one database file"
             )
+        yield Statement("write_lock")
         yield from schema.check(self.library)
 
     def examine(self) -> list[Finding]:
@@ -152,6 +154,13 @@ class SqliteEngine:
                 if connection is not None:
                     connection.close()
             self._reader = self._writer = None
+
+
+def _is_same(file: str, path: Path | None) -> bool:
+    try:
+        return path is not None and os.path.samefile(file, path)
+    except OSError:
+        return False
 
 
 def _size(path: str) -> int:

@@ -1,1 +1,2 @@
-select file from pragma_database_list where name = 'main'
+-- The pragma itself, not its table-valued form, which would begin to read.
+pragma database_list

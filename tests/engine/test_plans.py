@@ -1,0 +1,135 @@
+"""The plans of the statements cannot go wrong: no statement reads a table that grows with time.
+
+A million finished jobs must not be read in order to look at one, to claim one or to enqueue one.
+"""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from oncely import NewJob, Oncely
+from oncely.store import deliver
+from oncely.store.postgres.engine import PostgresEngine
+from oncely.store.sql import Library
+from tests.cluster import Cluster
+
+JOBS = 20_000
+ID = "00000000-0000-7000-8000-000000000000"
+DOC = json.dumps(
+    [
+        {
+            "id": f"00000000-0000-7000-8000-{n:012}",
+            "kind": "plan",
+            "queue": "default",
+            "payload": "{}",
+            "priority": 0,
+            "delay_us": 0,
+            "idempotency_key": f"key:{n}",
+            "fingerprint": "1:0",
+            "unique_key": f"unique:{n}",
+            "holder_id": ID,
+            "state": "completed",
+            "attempt": 1,
+            "attempts": 1,
+        }
+        for n in range(50)
+    ]
+)
+PARAMS: dict[str, Any] = {
+    "doc": DOC, "id": ID, "queue": "default", "kind": None, "state": "failed", "limit": 10,
+    "worker": "w", "nonce": 1, "epoch": 1, "lease_us": 1, "after": ID, "key_us": 1,
+    "retention_us": '{"completed": 0}',
+}  # fmt: skip
+SMALL = {"lease", "migration", "level", "clock"}
+"""What is read whole on purpose: it does not grow with the number of jobs."""
+READ_IN_ORDER = {
+    "list_any": {"job_pkey"},  # from the newest on, until there are enough
+    # The planner's choice while there are few of them; with many it seeks.
+    "drop_expired_keys": {"idempotency_key_by_expiry"},
+    "prune_drop": {"idempotency_key_lent", "execution_pkey"},
+}
+WHOLE_INDEX = re.compile(r"Index (?:Only )?Scan(?: Backward)? using (\w+) .*\n(?! *Index Cond)")
+READS_ALL_THAT_WAITS = {"list_waiting"}
+HOT = [
+    "admit", "find_keys", "find_holders", "find_jobs", "lend_keys", "drop_expired_keys", "look",
+    "look_executions", "list_any", "list_running", "list_resting", "cancel", "replay_hold",
+    "replay_holder", "replay", "claim", "settle", "prune_look", "prune_drop", "prune_keys",
+]  # fmt: skip
+
+
+def test_every_statement_is_looked_at() -> None:
+    folder = Path(str(Library("postgres")._folder))
+    names = {file.stem for file in folder.glob("*.sql")}
+    plain = {name for name in names if name.startswith(("schema_", "savepoint"))}
+    assert names - plain - READS_ALL_THAT_WAITS == set(HOT)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+    path = tmp_path_factory.mktemp("plans") / "jobs.db"
+    Oncely(f"sqlite:///{path}").close()
+    connection = sqlite3.connect(path)
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_sqlite_seeks_in_every_table_that_grows(name: str, empty: sqlite3.Connection) -> None:
+    scanned = set()
+    for prepared in Library("sqlite").get(name, ":{name}"):
+        params = {param: PARAMS[param] for param in prepared.names}
+        for *_, detail in empty.execute(f"explain query plan {prepared.text}", params):
+            if re.match(r"SCAN (?!CONSTANT|.*VIRTUAL TABLE|.*USING INDEX)", detail):
+                scanned.add(detail.split()[1].removeprefix("oncely_"))
+    # Aliases of the small ones, and of a subquery that is bounded by a limit.
+    assert scanned - SMALL - {"l", "c", "t"} == set()
+
+
+@pytest.fixture(scope="module")
+def filled(cluster: Cluster) -> Iterator[tuple[Oncely, psycopg.Connection[Any]]]:
+    """A store with many jobs that are over, and PostgreSQL's statistics of them."""
+    url = cluster.create_database("plans")
+    with Oncely(url) as app, PostgresEngine(url, "oncely")._connect() as connection:
+        app.migrate()
+        app.enqueue_many(
+            NewJob("plan", n, idempotency_key=f"key:{n}", unique_key=f"unique:{n}")
+            for n in range(JOBS)
+        )
+        for number in range(JOBS // 1_000 - 2):
+            _end(app, number)
+        connection.execute("analyze")
+        yield app, connection
+    cluster.drop_database("plans")
+
+
+def _end(app: Oncely, number: int) -> None:
+    claimed = app._engine.run(
+        lambda _: deliver.claim("default", worker="w", nonce=number, lease_seconds=9, limit=1_000),
+        "write",
+    )
+    settlements = [
+        deliver.Settlement(job.job_id, 1, state="failed" if n % 7 == 0 else "completed")
+        if n % 5
+        else deliver.Settlement(job.job_id, 1, outcome="retried", delay_us=10**12, attempts=1)
+        for n, job in enumerate(claimed)
+    ]
+    app._engine.run(lambda _: deliver.settle(claimed[0].fence, settlements), "write")
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_postgres_seeks_in_every_table_that_grows(
+    name: str, filled: tuple[Oncely, psycopg.Connection[Any]]
+) -> None:
+    app, connection = filled
+    for prepared in app._engine.library.get(name, "%({name})s"):
+        text = f"explain (costs off) {prepared.text}".encode()
+        plan = "\n".join(row[0] for row in connection.execute(text, PARAMS))
+        scanned = set(re.findall(r"Seq Scan on (\w+)", plan))
+        assert scanned - SMALL == set(), plan
+        assert set(WHOLE_INDEX.findall(plan)) - READ_IN_ORDER.get(name, set()) == set(), plan
