@@ -1,0 +1,1 @@
+"""`oncely demo`: the promise, shown by processes that race, repeat and die."""

@@ -1,0 +1,95 @@
+"""`oncely show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from textwrap import indent
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from oncely.model.errors import JobNotFound
+from oncely.model.job import Execution, Job
+from oncely.surface.cli.moments import when
+from oncely.surface.cli.options import DEFAULTS, Options
+from oncely.surface.cli.place import opened
+from oncely.surface.cli.say import answer, pretty, screen, state_text, visible
+
+_LABEL: Final = len("idempotency key")
+_NONE: Final = Text("none", style="dim")
+
+
+def show(
+    job_id: Annotated[str, Parameter(help="As `oncely enqueue` and `oncely jobs` print it.")],
+    /,
+    *,
+    options: Options = DEFAULTS,
+) -> None:
+    """Show one job whole: payload, keys, times, executions.
+
+    With --json every field of a job as Python knows it.
+
+        $ oncely show 0199a5c2-6f8e-7d31-9c55-2f6f0a1b7e42
+    """
+    with opened(options) as app:
+        job = app.get(job_id)
+    if job is None:
+        raise JobNotFound(job_id)
+    if options.json:
+        answer(job)
+        return
+    out = screen()
+    for line in _lines(job, datetime.now(UTC)):
+        out.print(line)
+
+
+def _lines(job: Job, now: datetime) -> Iterator[Text]:
+    yield Text.assemble("job ", (job.job_id, "bold"))
+    for label, value in _facts(job, now).items():
+        text = Text(visible(value)) if isinstance(value, str) else value
+        yield Text.assemble(f"  {label:<{_LABEL}}  ", text if text is not None else _NONE)
+    for label, content in (("payload", job.payload), ("result", job.result), ("error", job.error)):
+        if content is not None:
+            yield Text(label)
+            yield Text(indent(pretty(content), "  "))
+    if job.executions:
+        yield Text("executions")
+        for execution in job.executions:
+            yield from _execution(execution, now)
+
+
+def _facts(job: Job, now: datetime) -> dict[str, str | Text | None]:
+    limit = "by policy" if job.max_attempts is None else str(job.max_attempts)
+    return {
+        "kind": job.kind,
+        "queue": job.queue,
+        "state": state_text(job.state),
+        "priority": str(job.priority),
+        "attempts": f"{job.attempt}, limit {limit}",
+        "timeout": None if job.timeout is None else f"{job.timeout:g} seconds",
+        "idempotency key": job.idempotency_key,
+        "unique key": job.unique_key,
+        "group key": job.group_key,
+        "tags": ", ".join(job.tags) or None,
+        "created": when(job.created_at, now),
+        "due": when(job.due_at, now),
+        "ended": "not yet" if job.ended_at is None else when(job.ended_at, now),
+    }
+
+
+def _execution(execution: Execution, now: datetime) -> Iterator[Text]:
+    worker = f" by {execution.worker}" if execution.worker else ""
+    yield Text(
+        visible(
+            f"  epoch {execution.epoch}, attempt {execution.attempt}: {execution.outcome}{worker}"
+        )
+    )
+    if execution.started_at is not None:
+        took = (execution.ended_at - execution.started_at).total_seconds()
+        yield Text(f"    started {when(execution.started_at, now)}, took {took:.3f} s")
+    else:
+        yield Text(f"    ended {when(execution.ended_at, now)}")
+    if execution.error is not None:
+        yield Text(indent(pretty(execution.error), "    "))

@@ -1,0 +1,103 @@
+"""Running `oncely` as a person would: the installed script, in a process of its own."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from oncely import Oncely
+from oncely.store.deliver import Claimed, Settlement, claim, settle
+
+SCRIPT = Path(sys.executable).parent / "oncely"
+
+
+class Done(msgspec.Struct, frozen=True):
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """What was answered; it must be one line of JSON and nothing else."""
+        assert self.code == 0, self
+        assert self.out.endswith("\n")
+        assert self.out.count("\n") == 1
+        return msgspec.json.decode(self.out)
+
+
+Command = Callable[..., Done]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Nothing that changes the output: no colours, no width, no store of the caller's."""
+    unwanted = ("ONCELY_URL", "COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE")
+    kept = {name: value for name, value in os.environ.items() if name not in unwanted}
+    return {**kept, "PATH": f"{SCRIPT.parent}{os.pathsep}{kept.get('PATH', '')}", **more}
+
+
+def run(*args: str, cwd: Path, stdin: str = "", **env: str) -> Done:
+    done = subprocess.run(
+        [SCRIPT, *args],
+        input=stdin,
+        cwd=cwd,
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def on_terminal(*args: str, cwd: Path, columns: int = 80) -> Done:
+    """On a pseudo-terminal of that width; standard error is part of the output."""
+    leader, follower = pty.openpty()
+    os.set_inheritable(follower, True)
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", f'stty cols {columns} rows 40; exec "$@"', "sh", str(SCRIPT), *args],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        cwd=cwd,
+        env=environment(TERM="xterm-256color"),
+    )
+    os.close(follower)
+    said = b""
+    try:
+        while select.select([leader], [], [], 60)[0]:
+            try:
+                data = os.read(leader, 65_536)
+            except OSError:  # Linux says so when the other side is closed
+                break
+            if not data:
+                break
+            said += data
+        return Done(process.wait(60), said.decode().replace("\r\n", "\n"), "")
+    finally:
+        os.close(leader)
+        process.kill()
+        process.wait()
+
+
+def deliver(app: Oncely, queue: str, end: Callable[[Claimed], Settlement]) -> str:
+    """One delivery from that queue, ended as `end` says: there is no worker yet."""
+    make = {"worker": "host-1", "nonce": 7, "lease_seconds": 60.0, "limit": 1}
+    claimed = app._engine.run(lambda _: claim(queue, **make), "transaction")  # type: ignore[arg-type]
+    assert len(claimed) == 1
+    job = claimed[0]
+    accepted = app._engine.run(lambda _: settle(job.fence, [end(job)]), "transaction")
+    assert accepted == {job.job_id}
+    return job.job_id
+
+
+def fail(app: Oncely, queue: str = "default") -> str:
+    """Deliver the next job of that queue, and let it fail."""
+    error = '{"type":"SMTPError","message":"mailbox unavailable"}'
+    return deliver(
+        app, queue, lambda job: Settlement(job.job_id, job.attempt, state="failed", error=error)
+    )

@@ -1,0 +1,88 @@
+"""docs/reference/cli.md is complete, and its examples are true."""
+
+import re
+import subprocess
+from pathlib import Path
+from shlex import split
+
+import pytest
+
+from oncely import Oncely
+from oncely.surface.cli.program import build
+from tests.surface.command import Command, Done, environment, fail
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+STEP = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+APP = build()
+COMMANDS = [name for name in APP if not name.startswith("-")]
+COMMON = {"--url", "--schema", "--json"}
+
+
+def test_there_is_a_section_for_each_command_and_no_other() -> None:
+    assert list(SECTIONS) == ["Everywhere", *(f"oncely {name}" for name in COMMANDS)]
+    for name in COMMANDS:
+        assert f"[`oncely {name}`](#oncely-{name})" in PAGE
+    for flag in ("--help", "--version"):
+        assert f"oncely {flag}`" in PAGE
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_documented_and_no_other(name: str) -> None:
+    section = SECTIONS[f"oncely {name}"]
+    told = set(re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE))
+    known = {
+        name
+        for argument in APP[name].assemble_argument_collection()
+        for name in argument.names
+        if name != "*"
+    }
+    assert known >= COMMON
+    assert told == known - COMMON
+    assert f"$ oncely {name}" in section
+
+
+def test_the_common_options_are_documented() -> None:
+    told = re.findall(r"^\| `(--\w+)` \|", SECTIONS["Everywhere"], re.MULTILINE)
+    assert set(told) == COMMON
+
+
+def without_chance(text: str, folder: Path) -> list[str]:
+    """What differs from run to run made the same; the order of the publishers is one such thing."""
+    text = ID.sub("ID", text).replace(str(folder), "/srv/shop")
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d [\d:]+ UTC, (now|\d+ seconds? ago)", "TIME", text)
+    text = re.sub(r" \d+s ", " AGE ", text)
+    text = re.sub(r"^(ok|warning) +sqlite version .*$", "SQLITE", text, flags=re.MULTILINE)
+    if "publishes" in text:
+        # How many jobs the killed publisher got in moves three numbers and the end of a sentence.
+        text = re.sub(r"The killed publisher .*?repeat\.", "STORY", text, flags=re.DOTALL)
+        text = re.sub(r"What it left .*?repeat\.", "STORY", text, flags=re.DOTALL)
+        text = re.sub(r"(?<=[ :])[\d,]{1,5}(?=[ ,}])", "N", text)
+        text = re.sub(r" +(?=N)", " ", text)
+        return sorted(text.split())
+    return text.splitlines()
+
+
+def test_the_examples_run(here: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("ONCELY_URL", raising=False)
+    with Oncely("sqlite:///mail.db") as app:
+        app.enqueue("mail.send", {"to": "ann@example.com"})
+        fail(app)
+    real: dict[str, str] = {}
+    for block in BLOCK.findall(PAGE):
+        for command, told in STEP.findall(block):
+            typed = ID.sub(lambda match: real[match.group()], command)
+            said = through_the_shell(typed) if "|" in typed else here(*split(typed)[1:])
+            assert without_chance(said.out + said.err, folder) == without_chance(told, folder)
+            real.update(zip(ID.findall(told), ID.findall(said.out + said.err), strict=True))
+
+
+def through_the_shell(line: str) -> Done:
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], capture_output=True, text=True, env=environment(), check=False
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
