@@ -9,12 +9,20 @@ from concurrent.futures import Executor
 from time import time
 from typing import Any
 
+from oncely.flow.aside import aside
 from oncely.flow.identity import new_job_ids
 from oncely.model.draft import Draft, draft
 from oncely.model.errors import InvalidInput, KeyWarning
 from oncely.model.job import NewJob, Receipt, Receipts
-from oncely.model.keys import suspicion
-from oncely.store.admit import Answer, Conflict, admit, admit_all, needs_transaction
+from oncely.model.keys import shown, suspicion
+from oncely.store.admit import (
+    Answer,
+    Conflict,
+    admit,
+    admit_all,
+    needs_savepoint,
+    needs_transaction,
+)
 from oncely.store.caller import Caller, aborrow, borrow
 from oncely.store.engine import Access, Engine
 from oncely.store.gather import Gather
@@ -30,6 +38,9 @@ class Enqueuer:
         self._max_payload_bytes = max_payload_bytes
         self._gather: Gather[Draft, Answer] = Gather(self._admit, executor)
         self._warned: set[str] = set()
+
+    def close(self) -> None:
+        self._gather.close()
 
     def one(self, new: NewJob, tx: Any) -> Receipt:
         drafts = self._drafts([new])
@@ -53,11 +64,14 @@ class Enqueuer:
         drafts = self._drafts(new)
         if tx is not None:
             return _receipts(await self._ain_callers(drafts, tx))
-        loop = asyncio.get_running_loop()
-        return _receipts(await loop.run_in_executor(self._executor, self._admit_all, drafts))
+        return _receipts(await aside(self._executor, self._admit_all, drafts))
 
     def _drafts(self, new: Iterable[NewJob]) -> list[Draft]:
         """All are checked before any is stored; the error says which one it was."""
+        if not isinstance(new, Iterable):
+            raise InvalidInput(
+                f"jobs is {shown(new)}; expected a list, or any iterable, of NewJob(kind, ...)"
+            )
         jobs = list(new)
         drafts = []
         for index, (job, job_id) in enumerate(zip(jobs, new_job_ids(len(jobs)), strict=True)):
@@ -118,7 +132,8 @@ class Enqueuer:
 
     def _vetted(self, drafts: Sequence[Draft]) -> Plan[list[Receipt]]:
         yield from self._engine.vet()
-        return (yield from admit_all(drafts, savepoint=True))
+        one = self._engine.library.is_one_statement("admit")
+        return (yield from admit_all(drafts, savepoint=not one or needs_savepoint(drafts)))
 
     def _checked(self, caller: Caller) -> Caller:
         if caller.engine != self._engine.library.engine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -12,7 +11,7 @@ import msgspec
 from oncely.model import payload
 from oncely.model.errors import InvalidInput
 from oncely.model.job import NewJob
-from oncely.model.keys import check_key
+from oncely.model.keys import check_key, shown
 
 MAX_ATTEMPTS: Final = 20
 PRIORITIES: Final = range(-32_768, 32_768)
@@ -43,8 +42,8 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def draft(new: NewJob, job_id: str, *, max_payload_bytes: int) -> Draft:
-    kind = _name(new.kind, "kind")
-    queue = _name(new.queue, "queue")
+    kind = check_name(new.kind, "kind")
+    queue = check_name(new.queue, "queue")
     if new.delay is not None and new.run_at is not None:
         raise InvalidInput("delay and run_at are both given; expected one of them")
     text = payload.encode(new.payload, max_bytes=max_payload_bytes)
@@ -72,18 +71,13 @@ def draft(new: NewJob, job_id: str, *, max_payload_bytes: int) -> Draft:
     )
 
 
-def _name(value: Any, option: str) -> str:
+def check_name(value: Any, option: str) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise InvalidInput(
-            f"{option} is {_short(value)}; expected 1 to 128 letters, digits or the characters "
+            f"{option} is {shown(value)}; expected 1 to 128 letters, digits or the characters "
             "_ . : - with a letter, digit or _ first"
         )
     return value
-
-
-def _short(value: Any) -> str:
-    text = ascii(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _optional_key(value: Any, option: str) -> str | None:
@@ -93,7 +87,7 @@ def _optional_key(value: Any, option: str) -> str | None:
 def _whole(value: Any, option: str, allowed: range) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
         raise InvalidInput(
-            f"{option} is {_short(value)}; expected a whole number from {allowed[0]} "
+            f"{option} is {shown(value)}; expected a whole number from {allowed[0]} "
             f"to {allowed[-1]}"
         )
     return value
@@ -103,9 +97,9 @@ def _seconds(value: Any, option: str, limit: int) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     usable = isinstance(value, int | float) and not isinstance(value, bool)
-    if not usable or not math.isfinite(value) or not 0 <= value <= limit:
+    if not usable or not 0 <= value <= limit:
         raise InvalidInput(
-            f"{option} is {_short(value)}; expected seconds as a number or timedelta, "
+            f"{option} is {shown(value)}; expected seconds as a number or timedelta, "
             f"from 0 to {limit:,}"
         )
     return float(value)
@@ -130,19 +124,24 @@ def _moment(value: Any) -> int | None:
     if value is None:
         return None
     if not isinstance(value, datetime):
-        raise InvalidInput(f"run_at is {_short(value)}; expected a datetime with a time zone")
+        raise InvalidInput(f"run_at is {shown(value)}; expected a datetime with a time zone")
     if value.tzinfo is None or value.utcoffset() is None:
         raise InvalidInput(
             f"run_at {value.isoformat()} has no time zone, so it names no moment: "
             "use datetime(..., tzinfo=...) or datetime.now(timezone.utc)"
         )
-    since = value - _EPOCH
+    try:
+        since = value.astimezone(UTC) - _EPOCH
+    except OverflowError:
+        raise InvalidInput(
+            f"run_at {value.isoformat()} is not between the years 1 and 9999 in UTC"
+        ) from None
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def _tags(value: Any) -> str | None:
     if isinstance(value, str | bytes | dict) or not hasattr(value, "__iter__"):
-        raise InvalidInput(f"tags is {_short(value)}; expected a list of strings")
+        raise InvalidInput(f"tags is {shown(value)}; expected a list of strings")
     tags = [check_key(tag, "a tag") for tag in value]
     if len(tags) > TAG_LIMIT:
         raise InvalidInput(f"there are {len(tags)} tags; expected at most {TAG_LIMIT}")

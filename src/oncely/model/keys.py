@@ -29,8 +29,8 @@ def _part(part: Any) -> str:
         part = part.value
     if isinstance(part, bool) or not isinstance(part, str | int | UUID | date | Decimal):
         raise InvalidInput(
-            f"a part of a key is {part!r}; expected a str, int, UUID, date or Decimal that names "
-            "the operation (a missing id would make different operations share one key)"
+            f"a part of a key is {shown(part)}; expected a str, int, UUID, date or Decimal that "
+            "names the operation (a missing id would make different operations share one key)"
         )
     text = part.isoformat() if isinstance(part, date) else str(part)
     if not text:
@@ -38,10 +38,21 @@ def _part(part: Any) -> str:
     return text.replace("%", "%25").replace(":", "%3A")
 
 
+def shown(value: Any) -> str:
+    """A value as an error message can show it: short, and whatever it is."""
+    try:
+        text = ascii(value)
+    except Exception:
+        text = f"<{type(value).__name__} that cannot be shown>"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def check_key(key: Any, option: str) -> str:
     """`key` if it can be stored as one; `option` is what the caller knows it by."""
     if not isinstance(key, str):
-        raise InvalidInput(f"{option} is {key!r}; expected a string of 1 to {KEY_LIMIT} characters")
+        raise InvalidInput(
+            f"{option} is {shown(key)}; expected a string of 1 to {KEY_LIMIT} characters"
+        )
     if not 1 <= len(key) <= KEY_LIMIT:
         raise InvalidInput(
             f"{option} has {len(key)} characters; expected 1 to {KEY_LIMIT}. "
@@ -60,7 +71,8 @@ _RANDOM_UUID: Final = re.compile(
 )
 _TOKEN: Final = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[A-Za-z0-9_-]{20,}={0,2}")
 _NAMED_ID: Final = re.compile(r"[a-z]{2,10}_")
-_EPOCH: Final = re.compile(r"(\d{10}|\d{13}|\d{16}|\d{19})(?:\.\d+)?")
+# Seconds, milliseconds, microseconds or nanoseconds, standing alone.
+_EPOCH: Final = re.compile(r"(?<![^\W_])(\d{10}|\d{13}|\d{16}|\d{19})(?![^\W_])")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?")
 _DAY_SECONDS: Final = 86_400.0
 
@@ -82,7 +94,7 @@ def suspicion(key: str, now: float) -> str | None:
 def _reads_as_clock(key: str, now: float) -> bool:
     for digits in _EPOCH.findall(key):
         seconds = int(digits) / 10 ** (len(digits) - 10)
-        if _stands_alone(key, digits) and abs(seconds - now) < _DAY_SECONDS:
+        if abs(seconds - now) < _DAY_SECONDS:
             return True
     for text in _MOMENT.findall(key):
         try:
@@ -92,9 +104,3 @@ def _reads_as_clock(key: str, now: float) -> bool:
         if abs(moment.timestamp() - now) < 2 * _DAY_SECONDS:  # whatever the caller's time zone
             return True
     return False
-
-
-def _stands_alone(key: str, digits: str) -> bool:
-    at = key.index(digits)
-    end = at + len(digits)
-    return not (key[at - 1 : at].isalnum() or key[end : end + 1].isalnum())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import unicodedata
+from collections.abc import Callable
+from copy import copy
 from hashlib import blake2b, sha256
 from typing import Any, Final
 
@@ -22,7 +25,7 @@ def encode(value: Any, *, max_bytes: int) -> str:
     objects; dates, times and durations ISO 8601 strings; decimals and UUIDs strings; bytes
     base64; enums their value; sets lists.
     """
-    data = _encode(_plain, value)
+    data = _encode(value)
     if len(data) > max_bytes:
         raise InvalidInput(
             f"the payload is {len(data):,} bytes of JSON, more than the {max_bytes:,} allowed: "
@@ -44,26 +47,31 @@ def fingerprint(kind: str, value: Any) -> str:
 
 def digest(value: Any) -> str:
     """A hash of the canonical form of any payload, to make keys of."""
-    data = _encode(_plain, value)
+    data = _encode(value)
     _refuse_what_json_cannot_say(value, data)
     return sha256(_canonical(_normal(value))).hexdigest()
 
 
 def _hook(value: Any) -> Any:
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return dump(mode="json")
-    raise NotImplementedError
+    if isinstance(value, msgspec.Raw):
+        return decode(bytes(value).decode())
+    if _is_model(value):
+        return value.model_dump(mode="json")
+    raise NotImplementedError(
+        f"{type(value).__name__} cannot be written where it is, as a value or as the key of a dict"
+    )
 
 
-_plain = msgspec.json.Encoder(enc_hook=_hook)
-# Sets have no order of their own, so a fingerprint must not depend on the one they happen to show.
-_ordered = msgspec.json.Encoder(enc_hook=_hook, order="deterministic")
+def _is_model(value: Any) -> bool:
+    return callable(getattr(value, "model_dump", None)) and not isinstance(value, type)
 
 
-def _encode(encoder: msgspec.json.Encoder, value: Any) -> bytes:
+_encoder = msgspec.json.Encoder(enc_hook=_hook)
+
+
+def _encode(value: Any) -> bytes:
     try:
-        return encoder.encode(value)
+        return _encoder.encode(value)
     except RecursionError:
         raise InvalidInput(_too_deep()) from None
     except UnicodeEncodeError as error:
@@ -120,7 +128,49 @@ def _has_nan(value: Any) -> bool:
 
 
 def _normal(value: Any) -> Any:
-    return decode(_encode(_ordered, value).decode())
+    return decode(_encode(_in_order(value)).decode())
+
+
+def _in_order(value: Any) -> Any:
+    """Sets as lists, in an order that comes from their content and not from this process."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, set | frozenset):
+        return sorted((_normal(item) for item in value), key=_canonical) if value else value
+    if isinstance(value, dict):
+        return {name: _in_order(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_order(item) for item in value]
+    if _is_model(value):
+        return _ordered_as(value.model_dump(), value.model_dump(mode="json"))
+    names, put = _fields(value)
+    twin = copy(value) if names else value
+    for name in names:
+        put(twin, name, _in_order(getattr(value, name)))
+    return twin
+
+
+def _ordered_as(native: Any, plain: Any) -> Any:
+    """A model's own JSON, `plain`, has lost which lists were sets; `native` still shows it."""
+    match native, plain:
+        case ((set() | frozenset()), list()):
+            return sorted(plain, key=_canonical)
+        case ((list() | tuple()), list()) if len(native) == len(plain):
+            return [_ordered_as(*pair) for pair in zip(native, plain, strict=True)]
+        case dict(), dict() if len(native) == len(plain):
+            pairs = zip(native.values(), plain.items(), strict=True)
+            return {name: _ordered_as(twin, item) for twin, (name, item) in pairs}
+    return plain
+
+
+def _fields(value: Any) -> tuple[tuple[str, ...], Callable[[Any, str, Any], None]]:
+    """What msgspec writes of an object, and how to set it, also where the object is frozen."""
+    if isinstance(value, msgspec.Struct):
+        return value.__struct_fields__, msgspec.structs.force_setattr
+    fields = getattr(value, "__attrs_attrs__", ())
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+    return tuple(f.name for f in fields if hasattr(value, f.name)), object.__setattr__
 
 
 def _canonical(value: Any) -> bytes:

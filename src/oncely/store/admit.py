@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -10,10 +10,11 @@ import msgspec
 from oncely.model.draft import Draft
 from oncely.model.errors import KeyConflict, StoreUnavailable
 from oncely.model.job import Receipt
-from oncely.model.transition import ACTIVE, State
+from oncely.model.transition import State
 from oncely.store.plan import Plan, Statement, document
 
-CHUNK: Final = 1_000
+CHUNK: Final = 10_000
+CHUNK_BYTES: Final = 32 * 1024 * 1024
 ROUNDS: Final = 50
 
 
@@ -34,7 +35,8 @@ Answer = Receipt | Conflict
 
 def needs_transaction(drafts: Sequence[Draft]) -> bool:
     """One statement is a transaction of its own; two kinds of keys, or chunks, take more."""
-    return len(drafts) > CHUNK or any(d.idempotency_key and d.unique_key for d in drafts)
+    both = any(draft.idempotency_key and draft.unique_key for draft in drafts)
+    return both or len(list(_chunks(drafts))) > 1
 
 
 def needs_savepoint(drafts: Sequence[Draft]) -> bool:
@@ -50,8 +52,9 @@ def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]
     there already under the id of its draft was inserted by us.
     """
     answers: dict[str, Answer] = {}
-    for start in range(0, len(drafts), CHUNK):
-        yield from _admit_chunk(drafts[start : start + CHUNK], answers, again)
+    seen = _Seen()
+    for chunk in _chunks(drafts):
+        yield from _admit_chunk(seen.unanswered(chunk, answers), answers, seen, again)
     return [answers[draft.id] for draft in drafts]
 
 
@@ -89,27 +92,35 @@ def _undo() -> Plan[None]:
         return
 
 
-def _admit_chunk(drafts: Sequence[Draft], answers: dict[str, Answer], again: bool) -> Plan[None]:
-    seen = _Seen()
-    waiting = list(drafts)
-    for _ in range(ROUNDS):
-        if again:
+def _chunks(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
+    """As few as can be: one statement takes all its keys in order, and cannot deadlock."""
+    start = size = 0
+    for end, draft in enumerate(drafts):
+        if end - start == CHUNK or size > CHUNK_BYTES:
+            yield drafts[start:end]
+            start, size = end, 0
+        size += len(draft.payload)
+    yield drafts[start:]
+
+
+def _admit_chunk(
+    waiting: list[Draft], answers: dict[str, Answer], seen: _Seen, again: bool
+) -> Plan[None]:
+    for turn in range(ROUNDS):
+        if again or turn:
+            # Also in a later turn: a write for many that failed is repeated for each alone.
             found = yield document("find_jobs", [{"id": draft.id} for draft in waiting])
             seen.inserted(waiting, dict(found), answers)
-        batch = seen.without_repeats([draft for draft in waiting if draft.id not in answers])
-        if batch:
-            taken = yield document("admit", batch)
+            waiting = seen.unanswered(waiting, answers)
+        if waiting:
+            taken = yield document("admit", waiting)
             seen.inserted(
-                batch, {id: "scheduled" if later else "pending" for id, later in taken}, answers
+                waiting, {id: "scheduled" if later else "pending" for id, later in taken}, answers
             )
-            lost = [draft for draft in batch if draft.id not in answers]
-            if lost:
-                yield from _recognise(lost, answers, seen)
-        waiting = [
-            draft
-            for draft in waiting
-            if draft.id not in answers and not seen.answer(draft, answers)
-        ]
+            waiting = seen.unanswered(waiting, answers)
+        if waiting:
+            yield from _recognise(waiting, answers, seen)
+            waiting = seen.unanswered(waiting, answers)
         if not waiting:
             return
     raise StoreUnavailable(
@@ -130,10 +141,10 @@ def _recognise(lost: list[Draft], answers: dict[str, Answer], seen: _Seen) -> Pl
             draft = keyed[id]
             if over:
                 expired.append(draft)
-            elif state is None:
+            elif state is None and job_id == id:
                 # Our own mark of a moment ago: the unique key was lost to somebody else.
                 unique[id] = draft
-            else:
+            elif state is not None:
                 seen.key(draft, job_id, fingerprint, state)
                 seen.answer(draft, answers)
         if expired:
@@ -174,22 +185,6 @@ class _Seen:
         self._keys: dict[tuple[str, str | None], tuple[str, str, State]] = {}
         self._holders: dict[tuple[str, str | None], tuple[str, State]] = {}
 
-    def without_repeats(self, drafts: list[Draft]) -> list[Draft]:
-        """Those that can go in one statement: none repeats a key of one before it."""
-        keys: set[tuple[str, str]] = set()
-        uniques: set[tuple[str, str]] = set()
-        batch = []
-        for draft in drafts:
-            key = (draft.queue, draft.idempotency_key) if draft.idempotency_key else None
-            unique = (draft.kind, draft.unique_key) if draft.unique_key else None
-            if key not in keys and (unique not in uniques or unique in self._holders):
-                batch.append(draft)
-            if key:
-                keys.add(key)
-            if unique:
-                uniques.add(unique)
-        return batch
-
     def inserted(
         self, drafts: list[Draft], states: dict[str, State], answers: dict[str, Answer]
     ) -> None:
@@ -200,8 +195,12 @@ class _Seen:
             answers[draft.id] = Receipt(draft.id, True, state)
             if draft.idempotency_key:
                 self.key(draft, draft.id, str(draft.fingerprint), state)
-            if draft.unique_key and state in ACTIVE:
+            if draft.unique_key:
+                # Also if it has ended since: repeats in the call came while it was new.
                 self.holder(draft, draft.id, state)
+
+    def unanswered(self, drafts: Sequence[Draft], answers: dict[str, Answer]) -> list[Draft]:
+        return [d for d in drafts if d.id not in answers and not self.answer(d, answers)]
 
     def key(self, draft: Draft, job_id: str, fingerprint: str, state: State) -> None:
         self._keys[draft.queue, draft.idempotency_key] = (job_id, fingerprint, state)

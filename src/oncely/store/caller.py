@@ -21,6 +21,8 @@ _ACCEPTED: Final = (
     "psycopg Connection or AsyncConnection, asyncpg Connection, sqlite3 Connection, aiosqlite "
     "Connection, SQLAlchemy Connection or Session and their async twins, or Django's connection"
 )
+_WHOLE: Final = {"stream_results": False, "yield_per": None}
+"""SQLAlchemy's options for a plain cursor: a server-side one, which is a SELECT, cannot insert."""
 _VENDORS: Final[dict[str, EngineName]] = {"postgresql": "postgres", "sqlite": "sqlite"}
 
 
@@ -174,6 +176,9 @@ def _psycopg(tx: Any) -> Caller:
     def execute(text: str, params: dict[str, Any]) -> list[Row]:
         with Cursor(tx, row_factory=tuple_row) as cursor:
             cursor.execute(text.encode(), params)
+            if tx.pgconn.pipeline_status:  # the answer is not here yet
+                with tx.pipeline() as pipeline:
+                    pipeline.sync()
             return cursor.fetchall() if cursor.description else []
 
     return Caller("postgres", "%({name})s", False, execute)
@@ -188,6 +193,9 @@ def _psycopg_async(tx: Any) -> Caller:
     async def execute(text: str, params: dict[str, Any]) -> list[Row]:
         async with AsyncCursor(tx, row_factory=tuple_row) as cursor:
             await cursor.execute(text.encode(), params)
+            if tx.pgconn.pipeline_status:
+                async with tx.pipeline() as pipeline:
+                    await pipeline.sync()
             return await cursor.fetchall() if cursor.description else []
 
     return Caller("postgres", "%({name})s", True, execute)
@@ -219,7 +227,7 @@ def _sqlalchemy(tx: Any) -> Caller:
     _begin_sqlalchemy(connection, engine)
 
     def execute(text: str, params: dict[str, Any]) -> Any:
-        result = connection.execute(clause(text), params)
+        result = connection.execute(clause(text), params, execution_options=_WHOLE)
         return result.all() if result.returns_rows else []
 
     return Caller(engine, ":{name}", False, execute)
@@ -241,7 +249,7 @@ def _begin_sqlalchemy(connection: Any, engine: EngineName) -> None:
     try:
         if engine == "sqlite":
             _refuse_autocommit(connection.connection.driver_connection)
-        elif connection.connection.dbapi_connection.autocommit:
+        elif getattr(connection.connection.dbapi_connection, "autocommit", False):
             raise _not_open("its isolation level is AUTOCOMMIT")
     except InvalidInput:
         if begun is not None:

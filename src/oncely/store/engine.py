@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from oncely.store.plan import Plan
 from oncely.store.sql import Library
 
 T = TypeVar("T")
+CLOSED: Final = "this Oncely was closed: make a new one"
 Access = Literal["read", "write", "transaction"]
 """`read` and `write` are statements that may stand alone, `transaction` is all or nothing."""
 
@@ -35,6 +36,12 @@ class Engine(Protocol):
 
     def vet(self) -> Plan[None]:
         """Asked through the caller's connection: does its transaction reach this very store?"""
+
+    def pause(self) -> None:
+        """Before a fork: let what is under way come to its end, and begin nothing."""
+
+    def resume(self) -> None:
+        """After a fork, in the parent: go on."""
 
     def renew(self) -> None:
         """In the child of a fork: forget the parent's connections without touching them."""

@@ -12,6 +12,9 @@ from concurrent.futures import Executor, Future
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
+from oncely.model.errors import StoreUnavailable
+from oncely.store.engine import CLOSED
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 _LIMIT: Final = 1_000
@@ -28,6 +31,13 @@ class Gather(Generic[Item, Answer]):
         self._lock = Lock()
         self._waiting: list[tuple[Item, Future[Answer]]] = []
         self._busy = False
+        self._closed = False
+
+    def close(self) -> None:
+        """Take no more. Those who wait already are still written for: else a busy store would
+        never come to its end."""
+        with self._lock:
+            self._closed = True
 
     def put(self, item: Item) -> Answer:
         future = self._join(item)
@@ -41,15 +51,17 @@ class Gather(Generic[Item, Answer]):
     def put_later(self, item: Item) -> Future[Answer]:
         future: Future[Answer] = Future()
         with self._lock:
+            self._refuse_if_closed()
             self._waiting.append((item, future))
             idle, self._busy = not self._busy, True
         if idle:
-            self._executor.submit(self._write_until_empty)
+            self._hand_over()
         return future
 
     def _join(self, item: Item) -> Future[Answer] | None:
         """None if nothing is under way: then the caller writes now."""
         with self._lock:
+            self._refuse_if_closed()
             if self._busy:
                 future: Future[Answer] = Future()
                 self._waiting.append((item, future))
@@ -57,9 +69,20 @@ class Gather(Generic[Item, Answer]):
             self._busy = True
             return None
 
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(CLOSED)
+
     def _pass_on(self) -> None:
         if self._more():
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        try:
             self._executor.submit(self._write_until_empty)
+        except RuntimeError:
+            # The store is being closed and its threads are gone: those who wait must hear of it.
+            self._write_until_empty()
 
     def _write_until_empty(self) -> None:
         self._write_next()
@@ -79,15 +102,21 @@ class Gather(Generic[Item, Answer]):
         try:
             answers = self._write([item for item, _ in batch])
         except Exception:
-            # One of them may be the reason, and the others must not suffer for it.
-            for item, future in batch:
-                self._write_alone(item, future)
+            self._write_each(batch)
         else:
             for (_, future), answer in zip(batch, answers, strict=True):
                 future.set_result(answer)
 
-    def _write_alone(self, item: Item, future: Future[Answer]) -> None:
-        try:
-            future.set_result(self._write([item])[0])
-        except Exception as error:
-            future.set_exception(error)
+    def _write_each(self, batch: list[tuple[Item, Future[Answer]]]) -> None:
+        """One of them may be the reason that they failed together, and the others must not suffer
+        for it. But if the store is the reason, they must not wait for it one after another."""
+        unavailable: StoreUnavailable | None = None
+        for item, future in batch:
+            try:
+                if unavailable is not None:
+                    raise unavailable
+                future.set_result(self._write([item])[0])
+            except Exception as error:
+                if isinstance(error, StoreUnavailable):
+                    unavailable = error
+                future.set_exception(error)

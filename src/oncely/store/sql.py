@@ -74,4 +74,6 @@ def _prepare(source: str, placeholder: str) -> Prepared:
             names.append(name)
         return placeholder.format(name=name, n=names.index(name) + 1)
 
+    if placeholder.startswith("%"):
+        source = source.replace("%", "%%")
     return Prepared(_PARAM.sub(place, source.strip()), tuple(names))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oncely.model.errors import JobNotFound, StoreUnavailable, UniqueKeyTaken, WrongState
 from oncely.model.transition import WAITING, State, states_before
 from oncely.store.plan import Plan, Statement, document
 
+_ROUNDS: Final = 10
+
 
 def cancel(job_id: str) -> Plan[None]:
     """End a waiting job, and free its unique key in the same breath."""
-    for _ in range(10):
+    for _ in range(_ROUNDS):
         if (yield Statement("cancel", {"id": job_id})):
             return
         state = yield from _state(job_id)
@@ -22,13 +26,24 @@ def cancel(job_id: str) -> Plan[None]:
 
 def replay(job_id: str) -> Plan[None]:
     """Put a failed job back. To be run in a transaction: an error undoes what went before."""
-    yield Statement("replay_hold", {"id": job_id})
-    for holder_id, kind, key in (yield Statement("replay_holder", {"id": job_id})):
-        if holder_id != job_id:
-            raise UniqueKeyTaken(job_id, kind, key, holder_id)
+    yield from _hold_again(job_id)
     if not (yield Statement("replay", {"id": job_id})):
         state = yield from _state(job_id)
         raise WrongState(job_id, state, "replayed", states_before("replay"))
+
+
+def _hold_again(job_id: str) -> Plan[None]:
+    """The failed job's unique key is its own again, if it has one."""
+    for _ in range(_ROUNDS):
+        yield Statement("replay_hold", {"id": job_id})
+        for holder_id, kind, key in (yield Statement("replay_holder", {"id": job_id})):
+            if holder_id is None:
+                break  # whoever held it ended between the two statements
+            if holder_id != job_id:
+                raise UniqueKeyTaken(job_id, kind, key, holder_id)
+        else:
+            return
+    raise StoreUnavailable(f"the unique key of job {job_id} kept changing hands: repeat the call")
 
 
 def _state(job_id: str) -> Plan[State]:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
 from oncely.model.errors import InvalidInput
+from oncely.model.keys import shown
 from oncely.store.engine import Engine
 
-_EXPECTED: Final = "expected sqlite:///file.db or postgresql://user@host/database"
+EXPECTED: Final = "expected sqlite:///file.db or postgresql://user@host/database"
 
 
 def open_engine(url: str, *, schema: str) -> Engine:
     if not isinstance(url, str):
-        raise InvalidInput(f"the store's URL is {url!r}; {_EXPECTED}")
+        raise InvalidInput(f"the store's URL is {_shown(url)}; {EXPECTED}")
     scheme, separator, rest = url.partition("://")
     if not separator:
-        raise InvalidInput(f"the store's URL is {url!r}; {_EXPECTED}")
+        raise InvalidInput(f"the store's URL is {_shown(url)}; {EXPECTED}")
     if scheme == "sqlite":
         from oncely.store.sqlite.engine import SqliteEngine
 
@@ -26,16 +28,22 @@ def open_engine(url: str, *, schema: str) -> Engine:
         from oncely.store.postgres.engine import PostgresEngine
 
         return PostgresEngine(url, schema)
-    raise InvalidInput(f"the store's URL begins with {scheme}://; {_EXPECTED}")
+    raise InvalidInput(f"the store's URL begins with {scheme}://; {EXPECTED}")
 
 
 def sqlite_path(rest: str, url: str) -> Path | None:
     """None is a store in memory. Three slashes lead to a relative path, four to an absolute one."""
     if rest in ("", "/", "/:memory:"):
         return None
-    if not rest.startswith("/") or "?" in rest:
+    path = unquote(rest[1:])
+    if not rest.startswith("/") or "?" in rest or "\0" in path:
         raise InvalidInput(
-            f"the store's URL is {url!r}; expected sqlite:///relative/file.db or "
+            f"the store's URL is {_shown(url)}; expected sqlite:///relative/file.db or "
             "sqlite:////absolute/file.db, without options"
         )
-    return Path(unquote(rest[1:]))
+    return Path(path)
+
+
+def _shown(url: object) -> str:
+    """Without the password that a mistyped URL may carry."""
+    return re.sub(r":[^:/@]*@", ":***@", shown(url))

@@ -7,13 +7,17 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 from weakref import WeakSet
 
+from oncely.flow.aside import aside
 from oncely.flow.enqueue import Enqueuer
+from oncely.model.draft import check_name
 from oncely.model.errors import InvalidInput, JobNotFound
 from oncely.model.job import Job, NewJob, Options, Receipt, Receipts
+from oncely.model.keys import shown
 from oncely.model.transition import STATES, State
 from oncely.store import look, steer
 from oncely.store.engine import Finding
@@ -124,9 +128,14 @@ class Oncely:
     ) -> list[Job]:
         """Jobs, the newest first, at most `limit` of them."""
         if state is not None and state not in STATES:
-            raise InvalidInput(f"state is {state!r}; expected one of {', '.join(STATES)}")
+            raise InvalidInput(f"state is {shown(state)}; expected one of {', '.join(STATES)}")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIST_LIMIT:
-            raise InvalidInput(f"limit is {limit!r}; expected a number from 1 to {LIST_LIMIT:,}")
+            raise InvalidInput(
+                f"limit is {shown(limit)}; expected a number from 1 to {LIST_LIMIT:,}"
+            )
+        for option, name in (("kind", kind), ("queue", queue)):
+            if name is not None:
+                check_name(name, option)
         return self._engine.run(lambda _: look.jobs(state, kind, queue, limit), "read")
 
     async def ajobs(
@@ -173,6 +182,7 @@ class Oncely:
         return self._engine.examine()
 
     def close(self) -> None:
+        self._enqueuer.close()
         self._executor.shutdown()
         self._engine.close()
 
@@ -202,8 +212,7 @@ class Oncely:
         await self.aclose()
 
     async def _aside(self, verb: Callable[..., T], *args: Any) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, verb, *args)
+        return await aside(self._executor, verb, *args)
 
 
 def _is_job_id(job_id: Any) -> bool:
@@ -216,11 +225,36 @@ def _refuse_malformed(job_id: Any) -> None:
 
 
 _apps: WeakSet[Oncely] = WeakSet()
+_forking: list[Oncely] = []
+_fork_lock = Lock()
 
 
-def _after_fork() -> None:
-    for app in list(_apps):
+def _before_fork() -> None:
+    _fork_lock.acquire()
+    _forking.extend(_apps)
+    for app in _forking:
+        app._engine.pause()
+
+
+def _after_fork_in_parent() -> None:
+    for app in _forking:
+        app._engine.resume()
+    _end_fork()
+
+
+def _after_fork_in_child() -> None:
+    for app in _forking:
         app._begin_after_fork()
+    _end_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _end_fork() -> None:
+    _forking.clear()
+    _fork_lock.release()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

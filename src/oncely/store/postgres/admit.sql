@@ -1,12 +1,14 @@
--- Take in a batch of jobs: the keys first, in order, so that two batches cannot deadlock; then
--- the jobs whose keys were won. In a batch no two jobs share a key (the plan sees to that).
+-- Take in a batch of jobs: all its keys first, in order, so that two batches cannot deadlock; then
+-- the jobs whose keys were won. Of two jobs in the batch with one key the first wins.
 with input as materialized (
     select
         d.*,
         c.now,
         case
             when d.run_at_us is null then c.now + d.delay_us * interval '1 microsecond'
-            else timestamptz 'epoch' + d.run_at_us * interval '1 microsecond'
+            -- in two steps, for an interval is multiplied as a float of 53 bits
+            else timestamptz 'epoch' + d.run_at_us / 1000000 * interval '1 second'
+                + d.run_at_us % 1000000 * interval '1 microsecond'
         end as due_at
     from json_to_recordset(cast(cast(:doc as text) as json)) as d (
         id uuid, kind text, queue text, payload text, priority smallint, delay_us bigint,
@@ -21,17 +23,17 @@ remembered as (
     from input i
     left join oncely.unique_key u on u.kind = i.kind and u.key = i.unique_key
     where i.idempotency_key is not null
-    order by i.queue collate "C", i.idempotency_key collate "C"
+    order by i.queue collate "C", i.idempotency_key collate "C", i.id
     on conflict do nothing
     returning job_id
 ),
 held as (
     insert into oncely.unique_key (kind, key, job_id)
     select i.kind, i.unique_key, i.id
-    -- the count runs the other insert to its end first, whatever the order of the input: else two
-    -- batches could take the two kinds of keys in opposite orders, and wait for each other
-    from input i cross join (select count(*) from remembered) finished
-    where i.unique_key is not null and not exists (
+    from input i
+    -- The count runs the other insert to its end first, whatever the order of the input: else two
+    -- batches could take the two kinds of keys in opposite orders, and wait for each other.
+    where (select count(*) from remembered) >= 0 and i.unique_key is not null and not exists (
         -- sent before, with the answer lost: the job may have ended since, and hold nothing
         select from oncely.job j where j.id = i.id
     ) and (
@@ -42,7 +44,7 @@ held as (
             where k.queue = i.queue and k.key = i.idempotency_key
         )
     )
-    order by i.kind collate "C", i.unique_key collate "C"
+    order by i.kind collate "C", i.unique_key collate "C", i.id
     on conflict do nothing
     returning job_id
 ),

@@ -19,16 +19,18 @@ took as (
         where level.priority is not null
         limit :limit
     ))
-    returning id, attempts
+    returning id, priority, due_at, attempts
 ),
+-- Read once: a subquery could be read once per job, and each would get a lease of its own.
+clock as materialized (select clock_timestamp() as now),
 held as (
     insert into oncely.lease (nonce, worker, ids, claimed_at, expires_at)
     select :nonce, :worker, array_agg(t.id order by t.id), c.now,
         c.now + :lease_us * interval '1 microsecond'
-    from took t, (select clock_timestamp() as now) c
+    from took t, clock c
     group by c.now
     returning epoch
 )
 select h.epoch, t.id::text, t.attempts + 1, j.kind, j.queue, j.payload::text
 from held h cross join took t join oncely.job j on j.id = t.id
-order by j.priority desc, j.due_at, j.id
+order by t.priority desc, t.due_at, t.id

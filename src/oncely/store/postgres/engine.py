@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from oncely.model.errors import InvalidInput, OncelyError, SchemaError, StoreError, StoreUnavailable
+from oncely.model.keys import shown
 from oncely.store import schema
-from oncely.store.engine import Access, Finding
+from oncely.store.engine import CLOSED, Access, Finding
 from oncely.store.plan import Plan, Row, Statement, run
 from oncely.store.sql import Library
+from oncely.store.url import EXPECTED
 
 try:
     import psycopg
@@ -44,15 +46,22 @@ class PostgresEngine:
             raise InvalidInput(
                 "PostgreSQL needs the extra: pip install 'oncely[postgres]'"
             ) from _import_error
-        if not _SCHEMA.fullmatch(schema_name):
+        if not isinstance(schema_name, str) or not _SCHEMA.fullmatch(schema_name):
             raise InvalidInput(
-                f"schema is {schema_name!r}; expected 1 to 63 lower-case letters, digits or _, "
-                "with a letter or _ first"
+                f"schema is {shown(schema_name)}; expected 1 to 63 lower-case letters, digits "
+                "or _, with a letter or _ first"
             )
+        try:
+            psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.Error as error:
+            raise InvalidInput(
+                f"the store's URL cannot be read ({str(error).strip()}); {EXPECTED}"
+            ) from None
         self.url = url
         self.schema = schema_name
         quoted = f'"{schema_name}"'
         self.library = Library("postgres", lambda text: re.sub(r"\boncely\b", quoted, text))
+        self._closed = False
         self._begin()
 
     def _begin(self) -> None:
@@ -60,7 +69,6 @@ class PostgresEngine:
         self._idle: list[psycopg.Connection[Row]] = []
         self._checked = False
         self._vetted = False
-        self._closed = False
 
     def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
         """A serialization failure or a deadlock is repeated too: nothing of it was written."""
@@ -102,11 +110,11 @@ class PostgresEngine:
                 rows = cursor.fetchall()
         return rows
 
-    def _take(self) -> psycopg.Connection[Row]:
+    def _take(self, *, fresh: bool = False) -> psycopg.Connection[Row]:
         with self._lock:
             if self._closed:
-                raise StoreUnavailable("this Oncely was closed: make a new one")
-            if self._idle:
+                raise StoreUnavailable(CLOSED)
+            if self._idle and not fresh:
                 return self._idle.pop()
         return self._connect()
 
@@ -140,6 +148,11 @@ class PostgresEngine:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+
+    def pause(self) -> None:
+        """Nothing has to end: the child leaves the parent's connections alone."""
+
+    def resume(self) -> None: ...
 
     def renew(self) -> None:
         _leaked.extend(self._idle)
@@ -182,7 +195,8 @@ class PostgresEngine:
     def _borrowed(self) -> Iterator[psycopg.Connection[Row]]:
         connection: psycopg.Connection[Row] | None = None
         try:
-            connection = self._take()
+            # An idle one may be lost without our knowing, and what is done here is not repeated.
+            connection = self._take(fresh=True)
             yield connection
         except psycopg.Error as error:
             raise _trouble(error, self.schema) from error

@@ -1,5 +1,5 @@
--- Take in a batch of jobs: first the keys, then the jobs whose keys were won. In a batch no two
--- jobs share a key (the plan sees to that).
+-- Take in a batch of jobs: first the keys, then the jobs whose keys were won. Of two jobs in the
+-- batch with one key the first wins.
 insert into oncely_idempotency_key (queue, key, job_id, fingerprint, created_at, lent)
 select
     json_extract(d.value, '$.queue'), json_extract(d.value, '$.idempotency_key'),
@@ -9,6 +9,7 @@ from json_each(:doc) d
 left join oncely_unique_key u
     on u.kind = json_extract(d.value, '$.kind') and u.key = json_extract(d.value, '$.unique_key')
 where json_extract(d.value, '$.idempotency_key') is not null
+order by d.key
 on conflict do nothing;
 
 insert into oncely_unique_key (kind, key, job_id)
@@ -25,6 +26,7 @@ where json_extract(d.value, '$.unique_key') is not null and (
             and k.job_id = json_extract(d.value, '$.id')
     )
 )
+order by d.key
 on conflict do nothing;
 
 insert into oncely_job (

@@ -1,5 +1,6 @@
 -- Scanned level by level, so that jobs due later on a high level cost the levels below nothing.
 -- The cross join keeps the order of the loops, and so of the jobs, without a sort.
+-- Where nothing was due, last_insert_rowid() is an older lease's: changes() tells.
 insert into oncely_lease (nonce, worker, ids, claimed_at, expires_at)
 with recursive level (priority) as (
     select max(r.priority) from oncely_ready r where r.queue = :queue
@@ -23,12 +24,12 @@ where (queue, priority, due_at, id) in (
     from oncely_lease l cross join json_each(l.ids) m
     cross join oncely_job j on j.id = m.value
     cross join oncely_standing s on s.job_id = m.value
-    where l.epoch = last_insert_rowid() and l.nonce = :nonce
+    where l.epoch = last_insert_rowid() and l.nonce = :nonce and changes() > 0
 );
 
 select l.epoch, j.id, s.attempts + 1, j.kind, j.queue, j.payload
 from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_job j on j.id = m.value
 cross join oncely_standing s on s.job_id = m.value
-where l.epoch = last_insert_rowid() and l.nonce = :nonce
+where l.epoch = last_insert_rowid() and l.nonce = :nonce and changes() > 0
 order by m.key

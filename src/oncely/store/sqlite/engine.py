@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
 from oncely.model.errors import InvalidInput, SchemaError, StoreUnavailable
 from oncely.store import schema
-from oncely.store.engine import Access, Finding
+from oncely.store.engine import CLOSED, Access, Finding
 from oncely.store.plan import Plan, Row, Statement, run
 from oncely.store.sql import Library
 
@@ -22,8 +23,9 @@ OLDEST_SQLITE: Final = (3, 35, 0)
 WAL_RESET_FIXED: Final = (3, 51, 3)
 _WAL_BYTES: Final = 4 * 1024 * 1024
 _CHECKPOINT_WAIT_MS: Final = 100
+_RETRY_SECONDS: Final = 0.005
 _leaked: list[object] = []
-"""Connections of a parent process: closing them in the child would disturb the parent."""
+"""Stores in memory of a parent process: what is left of them in the child is not touched."""
 
 
 class SqliteEngine:
@@ -39,23 +41,46 @@ class SqliteEngine:
         # A relative path means the same file after the process changes its folder.
         self.path = None if path is None else path.absolute()
         self._owner = os.getpid()
+        self._closed = False
         self._begin()
-        self.migrate()
+        self._applied = self._update()
 
     def _begin(self) -> None:
         self._write_lock = threading.Lock()
         self._read_lock = self._write_lock if self.path is None else threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
-        self._closed = False
+        self._checkpoint_bytes = _WAL_BYTES
+
+    def pause(self) -> None:
+        """A child that inherited an open file would take the parent's locks for its own: it would
+        wait for ever for one held by a thread it has not got, and lose its log to a parent that
+        closes the file as the last one. So no file is open during a fork."""
+        for lock in self._locks():
+            lock.acquire()
+        if self.path is not None:
+            self._disconnect()
+
+    def resume(self) -> None:
+        for lock in self._locks():
+            lock.release()
 
     def renew(self) -> None:
         _leaked.extend((self._writer, self._reader))
         self._begin()
 
+    def _locks(self) -> Iterable[threading.Lock]:
+        return dict.fromkeys((self._write_lock, self._read_lock))
+
+    def _disconnect(self) -> None:
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.close()
+        self._reader = self._writer = None
+
     def _connection(self, access: Access) -> sqlite3.Connection:
         if self._closed:
-            raise StoreUnavailable("this Oncely was closed: make a new one")
+            raise StoreUnavailable(CLOSED)
         if self.path is None and self._owner != os.getpid():
             raise StoreUnavailable(
                 "a store in memory belongs to the process that made it: use a file"
@@ -74,10 +99,14 @@ class SqliteEngine:
                 isolation_level=None,
                 check_same_thread=False,
             )
-            connection.execute("pragma journal_mode = wal")
-            connection.execute("pragma synchronous = full")
-            # Checkpoints are ours to take, under the write lock: see checkpoint().
-            connection.execute("pragma wal_autocheckpoint = 0")
+            try:
+                _use_wal(connection)
+                connection.execute("pragma synchronous = full")
+                # Checkpoints are ours to take, under the write lock: see checkpoint().
+                connection.execute("pragma wal_autocheckpoint = 0")
+            except BaseException:
+                connection.close()
+                raise
             return connection
 
     def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
@@ -99,18 +128,28 @@ class SqliteEngine:
         return rows
 
     def _checkpoint(self, writer: sqlite3.Connection) -> None:
-        """RESTART takes the write lock, so that no commit runs beside the checkpoint (the WAL-reset
-        bug of SQLite up to 3.51.2 needs one). Readers that are in the way are not waited for
-        long: the next commit tries again."""
-        if self.path is None or _size(f"{self.path}-wal") < _WAL_BYTES:
+        """TRUNCATE takes the write lock, so that no commit runs beside the checkpoint (the
+        WAL-reset bug of SQLite up to 3.51.2 needs one), and leaves a log whose size says how full
+        it is. Readers that are in the way are not waited for long: the next try comes when the
+        log has grown by as much again."""
+        if self.path is None or _size(f"{self.path}-wal") < self._checkpoint_bytes:
             return
         writer.execute(f"pragma busy_timeout = {_CHECKPOINT_WAIT_MS}")
         try:
-            writer.execute("pragma wal_checkpoint(restart)").fetchall()
+            writer.execute("pragma wal_checkpoint(truncate)").fetchall()
+            self._checkpoint_bytes = _size(f"{self.path}-wal") + _WAL_BYTES
+        except sqlite3.Error:
+            # The commit before it stands, and that is what the caller must hear.
+            pass
         finally:
             writer.execute(f"pragma busy_timeout = {round(BUSY_SECONDS * 1000)}")
 
     def migrate(self) -> list[str]:
+        """What opening the store applied is named by the first call: nobody else has said it."""
+        applied, self._applied = self._applied, []
+        return applied + self._update()
+
+    def _update(self) -> list[str]:
         """Looked at first: a store that is up to date must not wait for somebody's write."""
         try:
             self.run(lambda _: schema.check(self.library), "read")
@@ -148,12 +187,25 @@ class SqliteEngine:
         ]
 
     def close(self) -> None:
-        with self._write_lock:
+        with ExitStack() as held:
+            for lock in self._locks():
+                held.enter_context(lock)
             self._closed = True
-            for connection in (self._reader, self._writer):
-                if connection is not None:
-                    connection.close()
-            self._reader = self._writer = None
+            self._disconnect()
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """While others do the same to a new file, SQLite gives up at once instead of waiting."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
 
 
 def _is_same(file: str, path: Path | None) -> bool:
@@ -204,8 +256,12 @@ def _translated(path: Path | None) -> Iterator[None]:
         raise _trouble(error, path) from error
 
 
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 def _trouble(error: sqlite3.Error, path: Path | None) -> StoreUnavailable:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = _code(error)
     if code == sqlite3.SQLITE_BUSY:
         return StoreUnavailable(
             f"{path} was locked by another transaction for {BUSY_SECONDS:.0f} seconds. If this "

@@ -22,16 +22,20 @@ create table oncely.ready (
     due_at timestamptz not null,
     id uuid not null,
     attempts smallint not null,
+    crashes smallint not null default 0,
+    defers smallint not null default 0,
     primary key (queue, priority, due_at, id)
 );
 
 -- One row per claimed batch. Its epoch is the fence of all its jobs; the nonce keeps the fence
 -- shut if a restored or promoted database hands out the same epoch again.
+-- The first `started` of its ids were begun; the others were only fetched ahead.
 create table oncely.lease (
     epoch bigint generated always as identity primary key,
     nonce bigint not null,
     worker text not null,
     ids uuid[] not null,
+    started integer not null default 0,
     claimed_at timestamptz not null,
     expires_at timestamptz not null
 ) with (fillfactor = 50, toast_tuple_target = 8160);
@@ -50,7 +54,8 @@ create table oncely.outcome (
 );
 create index outcome_by_state on oncely.outcome (state, job_id) where state <> 'completed';
 
--- The deliveries that did not bring the job to rest. The last one says when the job is due next.
+-- The deliveries that did not bring the job to rest. The last one says when the job is due next,
+-- and what has been used up by then: attempts, crashes in a row, defers.
 create table oncely.execution (
     job_id uuid not null,
     epoch bigint not null,
@@ -61,6 +66,9 @@ create table oncely.execution (
     ended_at timestamptz not null,
     due_at timestamptz not null,
     attempts smallint not null,
+    crashes smallint not null default 0,
+    defers smallint not null default 0,
+    nonce bigint,
     error json,
     primary key (job_id, epoch)
 );

@@ -24,16 +24,20 @@ create table oncely_ready (
     due_at integer not null,
     id text not null,
     attempts integer not null,
+    crashes integer not null default 0,
+    defers integer not null default 0,
     primary key (queue, priority, due_at, id)
 ) without rowid;
 
 -- One row per claimed batch. Its epoch is the fence of all its jobs; the nonce keeps the fence
 -- shut if a restored or promoted database hands out the same epoch again.
+-- The first `started` of its ids were begun; the others were only fetched ahead.
 create table oncely_lease (
     epoch integer primary key autoincrement,
     nonce integer not null,
     worker text not null,
     ids text not null,
+    started integer not null default 0,
     claimed_at integer not null,
     expires_at integer not null
 );
@@ -52,7 +56,8 @@ create table oncely_outcome (
 );
 create index oncely_outcome_by_state on oncely_outcome (state, job_id) where state <> 'completed';
 
--- The deliveries that did not bring the job to rest. The last one says when the job is due next.
+-- The deliveries that did not bring the job to rest. The last one says when the job is due next,
+-- and what has been used up by then: attempts, crashes in a row, defers.
 create table oncely_execution (
     job_id text not null,
     epoch integer not null,
@@ -63,6 +68,9 @@ create table oncely_execution (
     ended_at integer not null,
     due_at integer not null,
     attempts integer not null,
+    crashes integer not null default 0,
+    defers integer not null default 0,
+    nonce integer,
     error text,
     primary key (job_id, epoch)
 ) without rowid;

@@ -1,0 +1,157 @@
+"""Publishers that are killed again and again, and start over with the same keys."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from oncely import Oncely
+from tests.crash.checker import Census, check, connect
+from tests.crash.fleet import start
+from tests.crash.publishers import BATCH, Call, acknowledged, calls, publish, publish_batches
+
+N = 1_000
+MOST_PER_LIFE = 4
+"""A publisher is let live for up to so many publishes, then killed within milliseconds."""
+LIMIT_SECONDS = 100.0
+
+
+class Publisher:
+    """A process with a list of work, killed at random moments until the work is done."""
+
+    def __init__(self, url: str, log: Path, batches: Sequence[Sequence[Call]], seed: int) -> None:
+        self.batches = batches
+        self.log = log
+        self.log.touch()
+        self.lives = 0
+        self.kills = 0
+        self._url = url
+        self._dice = random.Random(seed)
+        self._process: ForkServerProcess | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self.lives += 1
+        self._process = start(publish, self._url, str(self.log), self.batches)
+        self._until = self._count() + self._dice.randrange(MOST_PER_LIFE)
+        self._grace = self._dice.random() * 0.002
+        self._kill_at: float | None = None
+
+    def _count(self) -> int:
+        return self.log.read_bytes().count(b"\n")
+
+    def tend(self) -> bool:
+        """Whether it is done. A process that ended by itself must have done its work."""
+        assert self._process is not None
+        if self._process.exitcode is not None:
+            assert self._process.exitcode in (0, -9), f"a publisher failed, see above: {self.log}"
+            if self._process.exitcode == 0:
+                return True
+            self._start()
+        elif self._kill_at is None:
+            if self._count() >= self._until:
+                self._kill_at = time.monotonic() + self._grace
+        elif time.monotonic() >= self._kill_at:
+            self._process.kill()
+            self._process.join(10)
+            self.kills += self._process.exitcode == -9
+        return False
+
+    def end(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.join(10)
+
+
+def kill_until_done(publishers: Sequence[Publisher]) -> int:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    busy = list(publishers)
+    try:
+        while busy:
+            assert time.monotonic() < deadline, f"not done after {LIMIT_SECONDS:.0f} s"
+            busy = [publisher for publisher in busy if not publisher.tend()]
+            time.sleep(0.0005)
+    finally:
+        for publisher in publishers:
+            publisher.end()
+    return sum(publisher.kills for publisher in publishers)
+
+
+def assert_acknowledged(census: Census, publishers: Sequence[Publisher], context: str) -> None:
+    """Whatever was acknowledged, before or after a kill, is there under that id."""
+    owner = {(job.idempotency_key, job.unique_key): id for id, job in census.jobs.items()}
+    for publisher in publishers:
+        for line in acknowledged(str(publisher.log)):
+            number, _, *ids = line.split()
+            batch = publisher.batches[int(number)]
+            assert ids == [owner.get((c.idempotency_key, c.unique_key)) for c in batch], context
+
+
+def test_1000_publishes_cut_off_by_sigkill(app: Oncely, tmp_path: Path) -> None:
+    """Singles with each kind of key, and batches, of which two publishers share the work."""
+    shared = calls("both", N // 4, "batch")
+    work: list[list[list[Call]]] = [
+        [[call] for call in calls("idempotency", N // 4)],
+        [[call] for call in calls("unique", N // 4)],
+        [[call] for call in calls("both", N // 4)],
+        [shared[n : n + 5] for n in range(0, len(shared), 5)],
+        [shared[n : n + 5][::-1] for n in range(len(shared) - 5, -1, -5)],
+    ]
+    publishers = [
+        Publisher(app.url, tmp_path / f"log-{n}", batches, seed=n) for n, batches in enumerate(work)
+    ]
+    kills = kill_until_done(publishers)
+    lost = sum(
+        int(line.split()[1]) for each in publishers[:3] for line in acknowledged(str(each.log))
+    )
+    context = f"N={N} publishes, {kills} kills, {lost} of them after a commit, before its receipt"
+    assert kills >= 100, context
+    census = check(app.url)
+    assert len(census.jobs) == N, context
+    assert_acknowledged(census, publishers, context)
+    print(context)
+
+
+def batches_in(url: str) -> Counter[str]:
+    """How many jobs of each batch are in the store."""
+    sqlite = url.startswith("sqlite")
+    name = "json_extract(payload, '$.batch')" if sqlite else "payload ->> 'batch'"
+    table = "oncely_job" if sqlite else "oncely.job"
+    with connect(url) as connection:
+        rows = connection.execute(f"select {name}, count(*) from {table} group by 1")
+        return Counter(dict(rows.fetchall()))
+
+
+def test_batches_cut_off_by_sigkill(app: Oncely, tmp_path: Path) -> None:
+    """All of a batch is there, or nothing of it; and all of it if it was acknowledged."""
+    dice = random.Random(5)
+    log = tmp_path / "log"
+    log.touch()
+    kills = 0
+    for number in range(12):
+        before = log.stat().st_size
+        writers = [
+            start(publish_batches, app.url, str(log), f"{number}-{writer}") for writer in range(3)
+        ]
+        deadline = time.monotonic() + 30
+        while log.stat().st_size == before:
+            assert time.monotonic() < deadline, "no batch was acknowledged in 30 s"
+            time.sleep(0.001)
+        for writer in writers:
+            time.sleep(dice.random() * 0.03)
+            writer.kill()
+        for writer in writers:
+            writer.join(10)
+            assert writer.exitcode == -9
+            kills += 1
+        app.get("00000000-0000-7000-8000-000000000000")
+    check(app.url)
+    found = batches_in(app.url)
+    logged = log.read_text().split()
+    context = f"{kills} kills, {len(found)} batches, {len(logged)} acknowledged"
+    torn = {name: size for name, size in found.items() if size != BATCH}
+    assert not torn, f"{context}, torn: {torn}"
+    assert found.keys() >= set(logged), context
+    print(context)

@@ -1,0 +1,184 @@
+"""The steps of a job's life that the public API does not offer yet, for tests.
+
+A job is claimed and settled with the plans of the store; time passes by moving every moment in
+the store back.
+"""
+
+import json
+import re
+import secrets
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+import psycopg
+
+from oncely import Job, Oncely
+from oncely.model.transition import State
+from oncely.store import deliver, upkeep
+from oncely.store.deliver import Claimed, Fence, Settlement
+from oncely.store.plan import Row
+from oncely.store.sql import EngineName
+from oncely.store.url import sqlite_path
+
+TABLES: Final = (
+    "job",
+    "ready",
+    "lease",
+    "outcome",
+    "execution",
+    "idempotency_key",
+    "unique_key",
+)
+_MOMENTS: Final = {
+    "job": ("created_at", "due_at"),
+    "ready": ("due_at",),
+    "lease": ("claimed_at", "expires_at"),
+    "outcome": ("started_at", "ended_at"),
+    "execution": ("started_at", "ended_at", "due_at"),
+    "idempotency_key": ("created_at", "expires_at"),
+}
+_PARAM: Final = re.compile(r"(?<!:):([a-z_]+)\b")
+
+
+def engine_of(app: Oncely) -> EngineName:
+    return app._engine.library.engine
+
+
+class Backdoor:
+    """SQL behind the app's back. Tables as `oncely.job`, parameters as `:id`."""
+
+    def __init__(self, app: Oncely) -> None:
+        self._sqlite: sqlite3.Connection | None = None
+        self._postgres: psycopg.Connection[Row] | None = None
+        if engine_of(app) == "postgres":
+            self._postgres = psycopg.connect(app.url, autocommit=True)
+            return
+        path = sqlite_path(app.url.partition("://")[2], app.url)
+        assert path is not None
+        self._sqlite = sqlite3.connect(path, timeout=30, isolation_level=None)
+
+    def sql(self, text: str, **params: Any) -> list[Row]:
+        if self._sqlite is not None:
+            return self._sqlite.execute(text.replace("oncely.", "oncely_"), params).fetchall()
+        assert self._postgres is not None
+        cursor = self._postgres.execute(_PARAM.sub(r"%(\1)s", text).encode(), params)
+        return cursor.fetchall() if cursor.description else []
+
+    def let_days_pass(self, days: float) -> None:
+        by = str(int(days * 86_400e6)) if self._sqlite else f"interval '{days} days'"
+        for table, columns in _MOMENTS.items():
+            moved = ", ".join(f"{column} = {column} - {by}" for column in columns)
+            self.sql(f"update oncely.{table} set {moved}")
+
+    def close(self) -> None:
+        for connection in (self._sqlite, self._postgres):
+            if connection is not None:
+                connection.close()
+
+
+def sql(app: Oncely, text: str, **params: Any) -> list[Row]:
+    with closing(Backdoor(app)) as door:
+        return door.sql(text, **params)
+
+
+def counts(app: Oncely) -> dict[str, int]:
+    """How many rows each table has."""
+    parts = (f"select '{name}', count(*) from oncely.{name}" for name in TABLES)
+    return dict(sql(app, " union all ".join(parts)))
+
+
+def let_days_pass(app: Oncely, days: float) -> None:
+    """As if that much time had gone by since everything that happened so far."""
+    with closing(Backdoor(app)) as door:
+        door.let_days_pass(days)
+
+
+def claim(
+    app: Oncely, queue: str = "default", *, limit: int = 1, worker: str = "worker-1"
+) -> list[Claimed]:
+    nonce = secrets.randbits(62)
+    return app._engine.run(
+        lambda _: deliver.claim(queue, worker=worker, nonce=nonce, lease_seconds=60, limit=limit),
+        "transaction",
+    )
+
+
+def claim_one(app: Oncely, queue: str = "default") -> Claimed:
+    [claimed] = claim(app, queue)
+    return claimed
+
+
+def settle(app: Oncely, fence: Fence, settlements: Sequence[Settlement]) -> set[str]:
+    return app._engine.run(lambda _: deliver.settle(fence, settlements), "transaction")
+
+
+def end(app: Oncely, claimed: Claimed, state: State) -> bool:
+    """Settle one execution in a resting state; whether that was accepted."""
+    how = Settlement(claimed.job_id, claimed.attempt, state=state)
+    return settle(app, claimed.fence, [how]) == {claimed.job_id}
+
+
+def retry(app: Oncely, claimed: Claimed, *, delay_seconds: float = 0) -> bool:
+    how = Settlement(
+        claimed.job_id,
+        claimed.attempt,
+        outcome="retried",
+        attempts=claimed.attempt,
+        delay_us=round(delay_seconds * 1_000_000),
+        error=json.dumps("boom"),
+    )
+    return settle(app, claimed.fence, [how]) == {claimed.job_id}
+
+
+def bring(app: Oncely, job_id: str, to: State) -> None:
+    """Move a job that waits alone in its queue to a state."""
+    job = found(app, job_id)
+    if to == "cancelled":
+        app.cancel(job_id)
+    elif to == "scheduled":
+        assert job.state == "pending"
+        assert retry(app, claim_one(app, job.queue), delay_seconds=3600)
+    elif to == "pending":
+        assert job.state == "pending"
+    else:
+        claimed = claim_one(app, job.queue)
+        assert claimed.job_id == job_id
+        if to != "running":
+            assert end(app, claimed, to)
+    assert found(app, job_id).state == to
+
+
+def found(app: Oncely, job_id: str) -> Job:
+    job = app.get(job_id)
+    assert job is not None
+    return job
+
+
+def prune(
+    app: Oncely,
+    states: Iterable[State] = ("completed", "failed", "cancelled"),
+    *,
+    days: float = 0,
+    key_days: float = 30,
+) -> int:
+    """Forget the jobs that ended so many days ago; how many they were."""
+    retention = dict.fromkeys(states, days)
+    pruned = 0
+    after: str | None = upkeep.BEGINNING
+    while after is not None:
+        start = after
+        step = app._engine.run(
+            lambda _, start=start: upkeep.prune_jobs(  # type: ignore[misc]
+                retention, key_retention_days=key_days, after=start, limit=100
+            ),
+            "transaction",
+        )
+        pruned += step.jobs
+        after = step.after
+    return pruned
+
+
+def prune_keys(app: Oncely, *, limit: int = 1000) -> int:
+    return app._engine.run(lambda _: upkeep.prune_keys(limit), "transaction")
