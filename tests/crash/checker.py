@@ -320,7 +320,9 @@ def _idempotency_keys(census: Census) -> Iterator[str]:
 
 
 def _epochs_rise(census: Census) -> Iterator[str]:
-    """Of each job, in the order in which its deliveries ended; the one under way is the last."""
+    """Of each job, in the order in which its deliveries ended; the one under way is the last.
+
+    Deliveries that ended in one tick of the store's clock have no order to check."""
     epochs: defaultdict[str, list[int]] = defaultdict(list)
     for execution in census.executions:
         epochs[execution.job_id].append(execution.epoch)

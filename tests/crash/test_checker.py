@@ -229,7 +229,8 @@ PLANTED: dict[str, tuple[list[str], str]] = {
     ),
     "epochs that fall": (
         [
-            "update oncely.execution set epoch = 1000 where job_id = '{retried}' "
+            "update oncely.execution set epoch = 1000, ended_at = {early} "
+            "where job_id = '{retried}' "
             "and epoch = (select min(epoch) from oncely.execution where job_id = '{retried}')"
         ],
         "the epochs of job {retried} do not rise: [1000, ",
@@ -255,6 +256,7 @@ def test_planted_violations_are_found(app: Oncely, ids: Ids) -> None:
     words = {
         **ids,
         "other": "00000000-0000-7000-8000-000000000000",
+        "early": "0" if sqlite else "timestamptz 'epoch'",
         "later": "4102444800000000" if sqlite else "timestamptz '2100-01-01'",
         "empty": "'[]'" if sqlite else "'{}'",
         "unchecked": "pragma ignore_check_constraints = on"

@@ -60,8 +60,7 @@ def deadlocks(url: str) -> int:
 
 def test_eight_processes_make_the_schema(url: str, fleet: Fleet) -> None:
     applied = fleet.run(open_at_once, [(url,)] * fleet.size)
-    if url.startswith("postgresql"):
-        assert sorted(map(bool, applied)) == [False] * 7 + [True]
+    assert sorted(map(bool, applied)) == [False] * 7 + [True]
     assert check(url).jobs == {}
 
 

@@ -90,7 +90,7 @@ def test_a_fork_while_another_thread_makes_ids_does_not_hang() -> None:
     thread = threading.Thread(target=make)
     thread.start()
     try:
-        for _ in range(50):
+        for _ in range(20):
             pid = os.fork()
             if pid == 0:
                 os._exit(0 if len(new_job_ids(2)) == 2 else 1)

@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from oncely.model.transition import State
+from oncely.model.errors import InvalidInput
+from oncely.model.transition import ENDED, State
 from oncely.store.plan import Plan, Statement, document
 
 BEGINNING: Final = "00000000-0000-0000-0000-000000000000"
@@ -26,6 +27,11 @@ def prune_jobs(
 
     The key of a pruned job stays until `key_retention_days` after the job ended.
     """
+    active = [state for state in retention_days if state not in ENDED]
+    if active:
+        raise InvalidInput(
+            f"jobs in state {', '.join(active)} cannot be pruned: only jobs that have ended"
+        )
     retention = {state: round(days * _DAY_US) for state, days in retention_days.items()}
     rows = yield Statement(
         "prune_look",
