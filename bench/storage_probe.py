@@ -69,11 +69,12 @@ def drain(app: Oncely, side: psycopg.Connection | None, claim: int) -> float:
         if not claimed:
             return time.perf_counter() - started
         settlements = [
-            deliver.Settlement(job.job_id, job.attempt, state="completed", result="null")
+            deliver.Settlement(job.job_id, job.attempt, state="completed", result="null").under(
+                job.fence
+            )
             for job in claimed
         ]
-        fence = claimed[0].fence
-        app._engine.run(lambda _, f=fence, s=settlements: deliver.settle(f, s), "write")
+        app._engine.run(lambda _, s=settlements: deliver.settle(s), "write")
         if side is not None and time.perf_counter() - swept > 2:
             side.execute("vacuum (truncate off) oncely.ready")
             side.execute("vacuum (truncate off) oncely.lease")

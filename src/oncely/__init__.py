@@ -1,5 +1,6 @@
 """Oncely: a job queue whose effects happen once, however often its jobs run."""
 
+from oncely.flow.context import Context
 from oncely.model.errors import (
     InvalidInput,
     JobNotFound,
@@ -16,10 +17,15 @@ from oncely.model.errors import (
     WrongState,
 )
 from oncely.model.job import Execution, Job, NewJob, Receipt, Receipts
+from oncely.model.outcome import Cancel, Defer, Nack
+from oncely.model.retry import Retry
 from oncely.surface.app import Oncely
 from oncely.surface.key import key
 
 __all__ = [
+    "Cancel",
+    "Context",
+    "Defer",
     "Execution",
     "InvalidInput",
     "Job",
@@ -27,12 +33,14 @@ __all__ = [
     "KeyConflict",
     "KeyWarning",
     "LeaseLost",
+    "Nack",
     "NewJob",
     "Oncely",
     "OncelyError",
     "RaceError",
     "Receipt",
     "Receipts",
+    "Retry",
     "SchemaError",
     "StoreError",
     "StoreUnavailable",

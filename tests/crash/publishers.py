@@ -100,10 +100,11 @@ def work(app: Oncely, *, limit: int, queue: str = "races") -> list[Claimed]:
         lambda _: claim(queue, worker="test", nonce=nonce, lease_seconds=60, limit=limit), "write"
     )
     if claimed:
-        done = [Settlement(job.job_id, job.attempt, state="completed") for job in claimed]
-        fence = claimed[0].fence
-        accepted = app._engine.run(lambda _: settle(fence, done), "transaction")
-        assert accepted == {job.job_id for job in claimed}
+        done = [
+            Settlement(job.job_id, job.attempt, state="completed").under(job.fence)
+            for job in claimed
+        ]
+        assert app._engine.run(lambda _: settle(done), "transaction") == []
     return claimed
 
 

@@ -49,8 +49,8 @@ def ids(app: Oncely) -> Ids:
             lambda _: claim(queue, worker="w", nonce=nonce, lease_seconds=60, limit=1), "write"
         )
         if how:
-            done = [Settlement(job.job_id, job.attempt, **how)]
-            app._engine.run(lambda _: settle(job.fence, done), "transaction")
+            done = [Settlement(job.job_id, job.attempt, **how).under(job.fence)]
+            assert app._engine.run(lambda _: settle(done), "transaction") == []
 
     enqueue("pending")
     enqueue("scheduled", delay=3600)

@@ -19,7 +19,9 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", ROOT / "docs/guide/enqueue.md"], ids=lambda page: page.name
+    "page",
+    [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))],
+    ids=lambda page: page.name,
 )
 def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
     source = "\n".join(BLOCK.findall(page.read_text()))

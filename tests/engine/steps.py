@@ -111,7 +111,10 @@ def claim_one(app: Oncely, queue: str = "default") -> Claimed:
 
 
 def settle(app: Oncely, fence: Fence, settlements: Sequence[Settlement]) -> set[str]:
-    return app._engine.run(lambda _: deliver.settle(fence, settlements), "transaction")
+    """The ids whose settlement was accepted."""
+    done = [settlement.under(fence) for settlement in settlements]
+    refused = app._engine.run(lambda _: deliver.settle(done), "transaction")
+    return {settlement.id for settlement in done if settlement not in refused}
 
 
 def end(app: Oncely, claimed: Claimed, state: State) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from time import time
 from typing import Any
@@ -32,9 +32,17 @@ from oncely.store.plan import Plan, arun, run
 class Enqueuer:
     """The front door of one store."""
 
-    def __init__(self, engine: Engine, executor: Executor, *, max_payload_bytes: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        executor: Executor,
+        *,
+        queue_of: Callable[[str], str],
+        max_payload_bytes: int,
+    ) -> None:
         self._engine = engine
         self._executor = executor
+        self._queue_of = queue_of
         self._max_payload_bytes = max_payload_bytes
         self._gather: Gather[Draft, Answer] = Gather(self._admit, executor)
         self._warned: set[str] = set()
@@ -80,7 +88,14 @@ class Enqueuer:
                     f"item {index} is {type(job).__name__}; expected NewJob(kind, payload, ...)"
                 )
             try:
-                drafts.append(draft(job, job_id, max_payload_bytes=self._max_payload_bytes))
+                drafts.append(
+                    draft(
+                        job,
+                        job_id,
+                        queue_of=self._queue_of,
+                        max_payload_bytes=self._max_payload_bytes,
+                    )
+                )
             except InvalidInput as error:
                 if len(jobs) == 1:
                     raise

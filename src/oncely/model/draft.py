@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -41,9 +42,12 @@ class Draft(msgspec.Struct, frozen=True):
     tags: str | None
 
 
-def draft(new: NewJob, job_id: str, *, max_payload_bytes: int) -> Draft:
+def draft(
+    new: NewJob, job_id: str, *, queue_of: Callable[[str], str], max_payload_bytes: int
+) -> Draft:
+    """`queue_of` tells where jobs of a kind go unless the caller says otherwise."""
     kind = check_name(new.kind, "kind")
-    queue = check_name(new.queue, "queue")
+    queue = queue_of(kind) if new.queue is None else check_name(new.queue, "queue")
     if new.delay is not None and new.run_at is not None:
         raise InvalidInput("delay and run_at are both given; expected one of them")
     text = payload.encode(new.payload, max_bytes=max_payload_bytes)
@@ -66,7 +70,7 @@ def draft(new: NewJob, job_id: str, *, max_payload_bytes: int) -> Draft:
         max_attempts=None
         if new.max_attempts is None
         else _whole(new.max_attempts, "max_attempts", range(1, MAX_ATTEMPTS + 1)),
-        timeout_seconds=_timeout(new.timeout),
+        timeout_seconds=check_timeout(new.timeout),
         tags=_tags(new.tags),
     )
 
@@ -111,7 +115,7 @@ def _delay(value: Any) -> int:
     return round(_seconds(value, "delay", DELAY_LIMIT_SECONDS) * 1_000_000)
 
 
-def _timeout(value: Any) -> float | None:
+def check_timeout(value: Any) -> float | None:
     if value is None:
         return None
     seconds = _seconds(value, "timeout", TIMEOUT_LIMIT_SECONDS)

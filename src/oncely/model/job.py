@@ -14,7 +14,7 @@ from oncely.model.transition import State
 class Options(TypedDict, total=False):
     """The options of `Oncely.enqueue`, explained there."""
 
-    queue: str
+    queue: str | None
     priority: int
     delay: float | timedelta | None
     run_at: datetime | None
@@ -31,7 +31,7 @@ class NewJob(msgspec.Struct, frozen=True):
 
     kind: str
     payload: Any = None
-    queue: str = "default"
+    queue: str | None = None
     priority: int = 0
     delay: float | timedelta | None = None
     run_at: datetime | None = None

@@ -18,12 +18,10 @@ TRANSITIONS: Final[dict[tuple[State, Move], State]] = {
     ("running", "cancel"): "cancelled",
     ("running", "doubt"): "in_doubt",
     ("in_doubt", "resolve"): "pending",
-    ("in_doubt", "cancel"): "cancelled",
     ("failed", "replay"): "pending",
 }
 
 STATES: Final[tuple[State, ...]] = State.__args__  # type: ignore[attr-defined]
-WAITING: Final[tuple[State, ...]] = ("scheduled", "pending")
 ACTIVE: Final[tuple[State, ...]] = ("scheduled", "pending", "running", "in_doubt")
 """The states in which a job holds its unique key."""
 ENDED: Final[tuple[State, ...]] = tuple(state for state in STATES if state not in ACTIVE)

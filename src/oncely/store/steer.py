@@ -5,22 +5,27 @@ from __future__ import annotations
 from typing import Final
 
 from oncely.model.errors import JobNotFound, StoreUnavailable, UniqueKeyTaken, WrongState
-from oncely.model.transition import WAITING, State, states_before
+from oncely.model.transition import State, states_before
 from oncely.store.plan import Plan, Statement, document
 
+CANCELLABLE: Final = states_before("cancel")
 _ROUNDS: Final = 10
 
 
 def cancel(job_id: str) -> Plan[None]:
-    """End a waiting job, and free its unique key in the same breath."""
+    """End a job that waits or runs, and free its unique key in the same breath.
+
+    A running one is taken out of its lease: whatever its execution still writes is refused.
+    """
     for _ in range(_ROUNDS):
-        if (yield Statement("cancel", {"id": job_id})):
-            return
+        for way in ("cancel", "cancel_running"):
+            if (yield Statement(way, {"id": job_id})):
+                return
         state = yield from _state(job_id)
         if state == "cancelled":
             return
-        if state not in WAITING:
-            raise WrongState(job_id, state, "cancelled", WAITING)
+        if state not in CANCELLABLE:
+            raise WrongState(job_id, state, "cancelled", CANCELLABLE)
     raise StoreUnavailable(f"job {job_id} kept moving while it was cancelled: repeat the call")
 
 

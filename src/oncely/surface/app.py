@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from types import TracebackType
@@ -14,16 +14,22 @@ from weakref import WeakSet
 
 from oncely.flow.aside import aside
 from oncely.flow.enqueue import Enqueuer
+from oncely.flow.execute import Middleware
+from oncely.flow.handler import Registry
 from oncely.model.draft import check_name
 from oncely.model.errors import InvalidInput, JobNotFound
 from oncely.model.job import Job, NewJob, Options, Receipt, Receipts
 from oncely.model.keys import shown
+from oncely.model.retry import Retry
 from oncely.model.transition import STATES, State
 from oncely.store import look, steer
 from oncely.store.engine import Finding
 from oncely.store.url import open_engine
+from oncely.worker.worker import Worker
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_RETRY: Final = Retry()
 DEFAULT_URL: Final = "sqlite:///oncely.db"
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 LIST_LIMIT: Final = 10_000
@@ -49,13 +55,18 @@ class Oncely:
         self.url = url if url is not None else os.environ.get("ONCELY_URL") or DEFAULT_URL
         self._engine = open_engine(self.url, schema=schema)
         self._max_payload_bytes = max_payload_bytes
+        self._registry = Registry()
+        self._middleware: list[Middleware] = []
         self._begin()
         _apps.add(self)
 
     def _begin(self) -> None:
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="oncely")
         self._enqueuer = Enqueuer(
-            self._engine, self._executor, max_payload_bytes=self._max_payload_bytes
+            self._engine,
+            self._executor,
+            queue_of=self._registry.queue_of,
+            max_payload_bytes=self._max_payload_bytes,
         )
 
     def _begin_after_fork(self) -> None:
@@ -73,7 +84,8 @@ class Oncely:
     ) -> Receipt:
         """Put a job in, durably; the receipt comes after the commit. The options:
 
-        - `queue`: the lane it waits in, `default` unless said otherwise.
+        - `queue`: the lane it waits in; if not said, the one that the kind's handler declares,
+          else `default`.
         - `idempotency_key`: the identity of this call, per queue. A repeat returns the first
           job's id, also after that job has ended; with another kind or payload it raises
           `KeyConflict`.
@@ -151,7 +163,9 @@ class Oncely:
         )
 
     def cancel(self, job_id: str) -> None:
-        """End a job that waits, and free its unique key. Cancelling it again changes nothing."""
+        """End a job that waits or runs, and free its unique key. Cancelling it again changes
+        nothing. A running handler is cancelled once its worker notices; its writes are refused
+        from now on."""
         _refuse_malformed(job_id)
         self._engine.run(lambda _: steer.cancel(job_id), "transaction")
 
@@ -168,6 +182,85 @@ class Oncely:
 
     async def areplay(self, job_id: str) -> None:
         await self._aside(self.replay, job_id)
+
+    def job(
+        self,
+        kind: str,
+        *,
+        queue: str = "default",
+        retry: Retry = DEFAULT_RETRY,
+        timeout: float | None = None,
+    ) -> Callable[[F], F]:
+        """The decorated function, `async def` or `def`, handles jobs of this kind.
+
+        It takes a `Context` and, if it wants it, the payload, converted to the type of its
+        annotation. What it returns is kept as the result.
+        """
+
+        def register(function: F) -> F:
+            self._registry.add(kind, function, queue=queue, retry=retry, timeout=timeout)
+            return function
+
+        return register
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """`async def around(ctx, call): ...; return await call(ctx)`, around every handler. The
+        first one that was added is the outermost."""
+        self._middleware.append(function)
+        return function
+
+    def worker(
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = 16,
+        lease_seconds: float = 60.0,
+        poll_seconds: float = 1.0,
+        grace_seconds: float = 30.0,
+    ) -> Worker:
+        """A worker for these queues, or for all: `.run()` runs it until SIGTERM or SIGINT.
+
+        - `concurrency`: so many handlers at once. `def` handlers run in threads.
+        - `lease_seconds`: so long after a worker died its jobs go to others.
+        - `poll_seconds`: an idle worker looks at least this often.
+        - `grace_seconds`: so long running handlers may go on when the worker is told to stop.
+        """
+        return Worker(
+            self._engine,
+            self._registry,
+            self._middleware,
+            self._executor,
+            queues=queues,
+            concurrency=concurrency,
+            lease_seconds=lease_seconds,
+            poll_seconds=poll_seconds,
+            grace_seconds=grace_seconds,
+        )
+
+    async def run_worker(
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = 16,
+        lease_seconds: float = 60.0,
+        poll_seconds: float = 1.0,
+        grace_seconds: float = 30.0,
+    ) -> None:
+        """`worker(...)` in the running event loop."""
+        await self.worker(
+            queues=queues,
+            concurrency=concurrency,
+            lease_seconds=lease_seconds,
+            poll_seconds=poll_seconds,
+            grace_seconds=grace_seconds,
+        ).arun()
+
+    def drain(self, *, queues: Sequence[str] | None = None) -> int:
+        """Run all that is due, in this process, and return how many executions there were."""
+        return asyncio.run(self.adrain(queues=queues))
+
+    async def adrain(self, *, queues: Sequence[str] | None = None) -> int:
+        return await self.worker(queues=queues).drain()
 
     def migrate(self) -> list[str]:
         """Bring the schema up to date; the names of what was applied. Safe to repeat, and safe

@@ -1,3 +1,4 @@
+-- Take the jobs that are due, under one new lease; the first `started` of them begin at once.
 -- Scanned level by level, so that jobs due later on a high level cost the levels below nothing.
 with recursive level (priority) as (
     select max(r.priority) from oncely.ready r where r.queue = :queue
@@ -19,18 +20,20 @@ took as (
         where level.priority is not null
         limit :limit
     ))
-    returning id, priority, due_at, attempts
+    returning id, priority, due_at, attempts, crashes, defers
 ),
 -- Read once: a subquery could be read once per job, and each would get a lease of its own.
 clock as materialized (select clock_timestamp() as now),
 held as (
-    insert into oncely.lease (nonce, worker, ids, claimed_at, expires_at)
-    select :nonce, :worker, array_agg(t.id order by t.id), c.now,
-        c.now + :lease_us * interval '1 microsecond'
+    insert into oncely.lease (nonce, worker, ids, started, claimed_at, expires_at)
+    select :nonce, :worker, array_agg(t.id order by t.priority desc, t.due_at, t.id),
+        least(count(*), :started), c.now, c.now + :lease_us * interval '1 microsecond'
     from took t, clock c
     group by c.now
-    returning epoch
+    returning epoch, nonce, claimed_at
 )
-select h.epoch, t.id::text, t.attempts + 1, j.kind, j.queue, j.payload::text
+select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.payload::text, t.attempts, t.crashes,
+    t.defers, j.max_attempts, j.timeout_seconds,
+    extract(epoch from h.claimed_at - j.created_at)::float8
 from held h cross join took t join oncely.job j on j.id = t.id
 order by t.priority desc, t.due_at, t.id

@@ -1,33 +1,41 @@
--- End executions of one lease. What the lease no longer holds is not in the answer, and nothing
--- is written for it. The lease row is locked first, and all is decided from the locked row.
+-- End executions. What a lease no longer holds is not in the answer, and nothing is written for
+-- it. The leases are locked first, in order, and all is decided from the locked rows.
 with input as materialized (
     select * from json_to_recordset(cast(cast(:doc as text) as json)) as d (
-        id uuid, state text, outcome text, attempt smallint, attempts smallint, delay_us bigint,
-        result text, error text
+        id uuid, epoch bigint, nonce bigint, state text, outcome text, attempt smallint,
+        attempts smallint, crashes smallint, defers smallint, delay_us bigint, result text,
+        error text
     )
 ),
 lock as materialized (
-    select epoch, ids, worker, claimed_at, clock_timestamp() as now from oncely.lease
-    where epoch = :epoch and nonce = :nonce
+    select l.epoch, l.nonce, l.ids, l.started, l.worker, l.claimed_at, clock_timestamp() as now
+    from oncely.lease l
+    where l.epoch in (select i.epoch from input i)
+    order by l.epoch
     for update
 ),
-held as materialized (
-    select i.*, l.epoch, l.worker, l.claimed_at, l.now
-    from lock l cross join unnest(l.ids) m (id) join input i on i.id = m.id
+member as materialized (
+    select l.epoch, l.nonce, l.worker, l.claimed_at, l.now, m.id, m.n, m.n <= l.started as started
+    from lock l cross join unnest(l.ids) with ordinality m (id, n)
 ),
-rest as materialized (
-    select array(
-        select m.id from lock l, unnest(l.ids) m (id)
-        where m.id not in (select id from held)
-    ) as ids
+held as materialized (
+    select i.*, m.worker, m.claimed_at, m.now, m.started
+    from input i join member m on m.id = i.id and m.epoch = i.epoch and m.nonce = i.nonce
+),
+left_over as materialized (
+    select m.epoch, array_agg(m.id order by m.n) as ids, count(*) filter (where m.started) as started
+    from member m where m.id not in (select h.id from held h)
+    group by m.epoch
 ),
 shrunk as (
-    update oncely.lease l set ids = rest.ids from rest
-    where l.epoch = (select epoch from lock) and cardinality(rest.ids) > 0
+    update oncely.lease l set ids = o.ids, started = o.started
+    from left_over o
+    where l.epoch = o.epoch and l.epoch in (select h.epoch from held h)
 ),
 gone as (
-    delete from oncely.lease l using rest
-    where l.epoch = (select epoch from lock) and cardinality(rest.ids) = 0
+    delete from oncely.lease l
+    where l.epoch in (select h.epoch from held h)
+        and l.epoch not in (select o.epoch from left_over o)
 ),
 ended as (
     insert into oncely.outcome (
@@ -38,21 +46,29 @@ ended as (
 ),
 back as (
     insert into oncely.execution (
-        job_id, epoch, outcome, attempt, worker, started_at, ended_at, due_at, attempts, error
+        job_id, epoch, outcome, attempt, worker, started_at, ended_at, due_at, attempts, crashes,
+        defers, error
     )
     select id, epoch, outcome, attempt, worker, claimed_at, now,
-        now + delay_us * interval '1 microsecond', attempts, error::json
-    from held where state is null
-    returning job_id, due_at, attempts
+        now + delay_us * interval '1 microsecond', attempts, crashes, defers, error::json
+    from held where state is null and outcome is not null
+    returning job_id, due_at, attempts, crashes, defers
+),
+untried as (
+    -- handed back as it was: neither state nor outcome
+    select h.id, s.due_at, h.attempts, h.crashes, h.defers
+    from held h join oncely.standing s on s.job_id = h.id
+    where h.state is null and h.outcome is null
 ),
 waiting as (
-    insert into oncely.ready (queue, priority, due_at, id, attempts)
-    select j.queue, j.priority, b.due_at, j.id, b.attempts
-    from back b join oncely.job j on j.id = b.job_id
+    insert into oncely.ready (queue, priority, due_at, id, attempts, crashes, defers)
+    select j.queue, j.priority, b.due_at, j.id, b.attempts, b.crashes, b.defers
+    from (select * from back union all select * from untried) b
+    join oncely.job j on j.id = b.job_id
 ),
 freed as (
     delete from oncely.unique_key u using held h, oncely.job j
     where h.state in ('completed', 'failed', 'cancelled') and j.id = h.id
         and u.kind = j.kind and u.key = j.unique_key and u.job_id = j.id
 )
-select id::text from held
+select id::text, epoch from held

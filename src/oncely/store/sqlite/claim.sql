@@ -1,7 +1,8 @@
+-- Take the jobs that are due, under one new lease; the first `started` of them begin at once.
 -- Scanned level by level, so that jobs due later on a high level cost the levels below nothing.
 -- The cross join keeps the order of the loops, and so of the jobs, without a sort.
 -- Where nothing was due, last_insert_rowid() is an older lease's: changes() tells.
-insert into oncely_lease (nonce, worker, ids, claimed_at, expires_at)
+insert into oncely_lease (nonce, worker, ids, started, claimed_at, expires_at)
 with recursive level (priority) as (
     select max(r.priority) from oncely_ready r where r.queue = :queue
     union all
@@ -9,7 +10,8 @@ with recursive level (priority) as (
             where r.queue = :queue and r.priority < level.priority)
     from level where level.priority is not null
 )
-select :nonce, :worker, json_group_array(t.id), t.now, t.now + :lease_us
+select :nonce, :worker, json_group_array(t.id), min(count(*), :started), t.now,
+    t.now + :lease_us
 from (
     select r.id, c.now
     from oncely_clock c cross join level cross join oncely_ready r
@@ -27,7 +29,8 @@ where (queue, priority, due_at, id) in (
     where l.epoch = last_insert_rowid() and l.nonce = :nonce and changes() > 0
 );
 
-select l.epoch, j.id, s.attempts + 1, j.kind, j.queue, j.payload
+select j.id, l.epoch, l.nonce, j.kind, j.queue, j.payload, s.attempts, s.crashes, s.defers,
+    j.max_attempts, j.timeout_seconds, (l.claimed_at - j.created_at) / 1e6
 from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_job j on j.id = m.value
 cross join oncely_standing s on s.job_id = m.value

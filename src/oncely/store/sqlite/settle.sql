@@ -1,24 +1,28 @@
--- End executions of one lease. What the lease no longer holds is not in the answer, and nothing
--- is written for it.
-select json_extract(d.value, '$.id') from json_each(:doc) d
-where json_extract(d.value, '$.id') in (
-    select m.value from oncely_lease l, json_each(l.ids) m
-    where l.epoch = :epoch and l.nonce = :nonce
+-- End executions. What a lease no longer holds is not in the answer, and nothing is written for
+-- it.
+select json_extract(d.value, '$.id'), json_extract(d.value, '$.epoch') from json_each(:doc) d
+where (
+    json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'), json_extract(d.value, '$.id')
+) in (
+    select l.epoch, l.nonce, m.value from oncely_lease l, json_each(l.ids) m
+    where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
 );
 
 insert into oncely_outcome (
     job_id, state, epoch, attempt, worker, started_at, ended_at, error, result
 )
 select
-    json_extract(d.value, '$.id'), json_extract(d.value, '$.state'), l.epoch,
-    json_extract(d.value, '$.attempt'), l.worker, l.claimed_at, c.now,
+    json_extract(d.value, '$.id'), json_extract(d.value, '$.state'), h.epoch,
+    json_extract(d.value, '$.attempt'), h.worker, h.claimed_at, c.now,
     json_extract(d.value, '$.error'), json_extract(d.value, '$.result')
-from oncely_clock c cross join oncely_lease l cross join json_each(:doc) d
-where l.epoch = :epoch and l.nonce = :nonce and json_extract(d.value, '$.state') is not null
-    and json_extract(d.value, '$.id') in (
-        select m.value from oncely_lease l, json_each(l.ids) m
-        where l.epoch = :epoch and l.nonce = :nonce
-    );
+from oncely_clock c cross join json_each(:doc) d
+cross join oncely_lease h on h.epoch = json_extract(d.value, '$.epoch')
+where json_extract(d.value, '$.state') is not null and (
+    json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'), json_extract(d.value, '$.id')
+) in (
+    select l.epoch, l.nonce, m.value from oncely_lease l, json_each(l.ids) m
+    where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
+);
 
 delete from oncely_unique_key
 where (kind, key, job_id) in (
@@ -26,39 +30,59 @@ where (kind, key, job_id) in (
     from json_each(:doc) d cross join oncely_job j on j.id = json_extract(d.value, '$.id')
     where json_extract(d.value, '$.state') in ('completed', 'failed', 'cancelled')
         and j.unique_key is not null
-        and j.id in (
-            select m.value from oncely_lease l, json_each(l.ids) m
-            where l.epoch = :epoch and l.nonce = :nonce
+        and (
+            json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'), json_extract(d.value, '$.id')
+        ) in (
+            select l.epoch, l.nonce, m.value from oncely_lease l, json_each(l.ids) m
+            where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
         )
 );
 
 insert into oncely_execution (
-    job_id, epoch, outcome, attempt, worker, started_at, ended_at, due_at, attempts, error
+    job_id, epoch, outcome, attempt, worker, started_at, ended_at, due_at, attempts, crashes,
+    defers, error
 )
 select
-    json_extract(d.value, '$.id'), l.epoch, json_extract(d.value, '$.outcome'),
-    json_extract(d.value, '$.attempt'), l.worker, l.claimed_at, c.now,
+    json_extract(d.value, '$.id'), h.epoch, json_extract(d.value, '$.outcome'),
+    json_extract(d.value, '$.attempt'), h.worker, h.claimed_at, c.now,
     c.now + json_extract(d.value, '$.delay_us'), json_extract(d.value, '$.attempts'),
+    json_extract(d.value, '$.crashes'), json_extract(d.value, '$.defers'),
     json_extract(d.value, '$.error')
-from oncely_clock c cross join oncely_lease l cross join json_each(:doc) d
-where l.epoch = :epoch and l.nonce = :nonce and json_extract(d.value, '$.state') is null
-    and json_extract(d.value, '$.id') in (
-        select m.value from oncely_lease l, json_each(l.ids) m
-        where l.epoch = :epoch and l.nonce = :nonce
+from oncely_clock c cross join json_each(:doc) d
+cross join oncely_lease h on h.epoch = json_extract(d.value, '$.epoch')
+where json_extract(d.value, '$.state') is null and json_extract(d.value, '$.outcome') is not null
+    and (
+        json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'), json_extract(d.value, '$.id')
+    ) in (
+        select l.epoch, l.nonce, m.value from oncely_lease l, json_each(l.ids) m
+        where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
     );
 
-insert into oncely_ready (queue, priority, due_at, id, attempts)
-select j.queue, j.priority, e.due_at, j.id, e.attempts
-from oncely_lease l cross join json_each(l.ids) m
-cross join oncely_execution e on e.job_id = m.value and e.epoch = l.epoch
-cross join oncely_job j on j.id = m.value
-where l.epoch = :epoch and l.nonce = :nonce;
+-- Back in line: after an execution, or, with neither state nor outcome, untried and as it was.
+insert into oncely_ready (queue, priority, due_at, id, attempts, crashes, defers)
+select j.queue, j.priority, s.due_at, j.id, s.attempts, s.crashes, s.defers
+from json_each(:doc) d
+cross join oncely_job j on j.id = json_extract(d.value, '$.id')
+cross join oncely_standing s on s.job_id = j.id
+where json_extract(d.value, '$.state') is null and (
+    json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'), json_extract(d.value, '$.id')
+) in (
+    select l.epoch, l.nonce, m.value from oncely_lease l, json_each(l.ids) m
+    where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
+);
 
 update oncely_lease
-set ids = (
-    select json_group_array(m.value) from json_each(oncely_lease.ids) m
-    where m.value not in (select json_extract(d.value, '$.id') from json_each(:doc) d)
+set (ids, started) = (
+    select json_group_array(m.value), coalesce(sum(m.key < oncely_lease.started), 0)
+    from json_each(oncely_lease.ids) m
+    where (oncely_lease.epoch, oncely_lease.nonce, m.value) not in (
+        select json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'),
+            json_extract(d.value, '$.id')
+        from json_each(:doc) d
+    )
 )
-where epoch = :epoch and nonce = :nonce;
+where epoch in (select json_extract(d.value, '$.epoch') from json_each(:doc) d);
 
-delete from oncely_lease where epoch = :epoch and nonce = :nonce and json_array_length(ids) = 0
+delete from oncely_lease
+where epoch in (select json_extract(d.value, '$.epoch') from json_each(:doc) d)
+    and json_array_length(ids) = 0

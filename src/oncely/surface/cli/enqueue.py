@@ -104,7 +104,7 @@ def enqueue(
         tags=tag or (),
     )
     # Checked before the store is opened, so that bad input makes no file.
-    draft(new, "", max_payload_bytes=MAX_PAYLOAD_BYTES)
+    draft(new, "", queue_of=lambda _: "default", max_payload_bytes=MAX_PAYLOAD_BYTES)
     with opened(options, create=True) as app:
         receipt = app.enqueue(**msgspec.structs.asdict(new))
     if options.json:

@@ -20,6 +20,7 @@ from oncely.surface.cli.say import Screen, complain
 from oncely.surface.cli.show import show
 from oncely.surface.cli.steer import cancel, replay
 from oncely.surface.cli.upkeep import doctor, migrate
+from oncely.surface.cli.worker import worker
 
 FAILED: Final = 1
 """The input was good, and still it could not be done."""
@@ -29,6 +30,7 @@ PIPE_CLOSED: Final = 141
 
 COMMANDS: Final[dict[str, tuple[Callable[..., Any], ...]]] = {
     "Jobs": (enqueue, jobs, show, cancel, replay),
+    "Run": (worker,),
     "Store": (migrate, doctor),
     "See it work": (demo,),
 }

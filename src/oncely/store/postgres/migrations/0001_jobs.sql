@@ -105,6 +105,8 @@ select
     j.id as job_id,
     coalesce(x.due_at, j.due_at) as due_at,
     coalesce(x.attempts, 0) as attempts,
+    coalesce(x.crashes, 0) as crashes,
+    coalesce(x.defers, 0) as defers,
     case
         when o.state is not null then o.state
         when j.id in (select unnest(l.ids) from oncely.lease l) then 'running'
@@ -114,6 +116,6 @@ select
 from oncely.job j
 left join oncely.outcome o on o.job_id = j.id
 left join lateral (
-    select e.due_at, e.attempts from oncely.execution e
+    select e.due_at, e.attempts, e.crashes, e.defers from oncely.execution e
     where e.job_id = j.id order by e.epoch desc limit 1
 ) x on true;

@@ -114,6 +114,12 @@ select
     coalesce((
         select e.attempts from oncely_execution e where e.job_id = j.id order by e.epoch desc limit 1
     ), 0) as attempts,
+    coalesce((
+        select e.crashes from oncely_execution e where e.job_id = j.id order by e.epoch desc limit 1
+    ), 0) as crashes,
+    coalesce((
+        select e.defers from oncely_execution e where e.job_id = j.id order by e.epoch desc limit 1
+    ), 0) as defers,
     coalesce((select o.state from oncely_outcome o where o.job_id = j.id), case
         when j.id in (select m.value from oncely_lease l, json_each(l.ids) m) then 'running'
         when coalesce((

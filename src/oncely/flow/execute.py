@@ -1,0 +1,101 @@
+"""Execute: call the handler of one claimed job, and say how that ended. Nothing is written here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+
+from oncely.flow.context import Context
+from oncely.flow.handler import Handler
+from oncely.model import payload
+from oncely.model.errors import InvalidInput
+from oncely.model.outcome import (
+    Cancel,
+    Cancelled,
+    Defer,
+    Deferred,
+    Ending,
+    Failure,
+    Nack,
+    Raised,
+    Returned,
+    shortened,
+)
+from oncely.store.deliver import Claimed
+
+Call = Callable[[Context], Awaitable[Any]]
+Middleware = Callable[[Context, Call], Awaitable[Any]]
+
+
+async def execute(
+    handler: Handler,
+    claimed: Claimed,
+    context: Context,
+    *,
+    middleware: Sequence[Middleware],
+    threads: Executor,
+    timeout_seconds: float | None,
+    max_result_bytes: int,
+) -> Ending:
+    """A cancellation from outside passes through: then the execution has no end of its own."""
+    try:
+        arguments = handler.arguments(context, claimed.payload)
+    except Exception as error:
+        return Raised(_failure(error, "the payload does not fit the handler: "), retryable=False)
+    limit = asyncio.timeout(timeout_seconds)
+    try:
+        async with limit:
+            value = await _chain(handler, arguments, middleware, threads)(context)
+    except Nack as error:
+        return Raised(_failure(error), retryable=error.retryable)
+    except Defer as error:
+        return Deferred(error.seconds, _failure(error))
+    except Cancel as error:
+        return Cancelled(_failure(error))
+    except Exception as error:
+        told = f"no end within {timeout_seconds} seconds" if limit.expired() else ""
+        return Raised(_failure(error, told))
+    try:
+        return Returned(payload.encode(value, max_bytes=max_result_bytes))
+    except InvalidInput as error:
+        return Raised(_failure(error, "the result cannot be kept: "), retryable=False)
+
+
+def _chain(
+    handler: Handler,
+    arguments: tuple[Any, ...],
+    middleware: Sequence[Middleware],
+    threads: Executor,
+) -> Call:
+    """The handler with the middleware around it, the first one outermost."""
+
+    async def call(context: Context) -> Any:
+        if handler.is_async:
+            return await handler.function(*arguments)
+        # The context variables of the caller go along, for logging and tracing.
+        run = contextvars.copy_context().run
+        context.thread = threads.submit(run, handler.function, *arguments)
+        return await asyncio.wrap_future(context.thread)
+
+    chain: Call = call
+    for wrap in reversed(middleware):
+        chain = partial(_wrapped, wrap, chain)
+    return chain
+
+
+async def _wrapped(wrap: Middleware, inner: Call, context: Context) -> Any:
+    return await wrap(context, inner)
+
+
+def _failure(error: BaseException, told: str = "") -> Failure:
+    frames = traceback.TracebackException.from_exception(error, limit=-20)
+    return Failure(
+        type(error).__name__,
+        shortened(f"{told}{error}"),
+        shortened("".join(frames.format())),
+    )

@@ -1,0 +1,152 @@
+"""How an execution ended, and what becomes of its job: decided here, written elsewhere."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, assert_never
+
+import msgspec
+
+from oncely.model.errors import InvalidInput
+from oncely.model.retry import Retry
+
+DEFER_LIMIT: Final = 1_000
+DEFER_AGE_SECONDS: Final = 14 * 86_400
+ERROR_LIMIT: Final = 16_384
+_DELAY_LIMIT_SECONDS: Final = 366 * 86_400
+
+
+class Nack(Exception):
+    """Raised by a handler: this attempt failed. `retryable=False` fails the job at once."""
+
+    def __init__(self, reason: str = "", *, retryable: bool = True) -> None:
+        self.reason = reason
+        self.retryable = retryable
+        super().__init__(reason)
+
+
+class Defer(Exception):
+    """Raised by a handler: not now, come back in `seconds`. Burns no attempt."""
+
+    def __init__(self, seconds: float, reason: str = "") -> None:
+        usable = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not usable or not 0 <= seconds <= _DELAY_LIMIT_SECONDS:
+            raise InvalidInput(
+                f"Defer takes seconds from 0 to {_DELAY_LIMIT_SECONDS:,}; got {seconds!r}"
+            )
+        self.seconds = float(seconds)
+        self.reason = reason
+        super().__init__(reason or f"deferred by {seconds} s")
+
+
+class Cancel(Exception):
+    """Raised by a handler: the job is not wanted any more."""
+
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An error as it is kept: bounded, and readable without the code that raised it."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+
+
+class Returned(msgspec.Struct, frozen=True):
+    result: str
+
+
+class Raised(msgspec.Struct, frozen=True):
+    failure: Failure
+    retryable: bool = True
+
+
+class Deferred(msgspec.Struct, frozen=True):
+    seconds: float
+    failure: Failure
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    failure: Failure
+
+
+Ending = Returned | Raised | Deferred | Cancelled
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What counts for the decision: the execution that ended, and what came before it."""
+
+    attempt: int
+    max_attempts: int
+    defers: int
+    age_seconds: float
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """The job comes to rest in `state`."""
+
+    state: Literal["completed", "failed", "cancelled"]
+    result: str | None = None
+    failure: Failure | None = None
+
+
+class Back(msgspec.Struct, frozen=True):
+    """The job goes back in line, due in `delay_seconds`, with so many attempts and defers used."""
+
+    outcome: Literal["retried", "deferred"]
+    delay_seconds: float
+    attempts: int
+    defers: int
+    failure: Failure
+
+
+Verdict = Rest | Back
+
+
+def decide(ending: Ending, standing: Standing, retry: Retry, chance: float) -> Verdict:
+    match ending:
+        case Returned(result):
+            return Rest("completed", result=result)
+        case Cancelled(failure):
+            return Rest("cancelled", failure=failure)
+        case Raised(failure, retryable):
+            if not retryable or standing.attempt >= standing.max_attempts:
+                return Rest("failed", failure=failure)
+            return Back(
+                "retried",
+                retry.delay_seconds(standing.attempt, chance),
+                attempts=standing.attempt,
+                defers=standing.defers,
+                failure=failure,
+            )
+        case Deferred(seconds, failure):
+            if standing.defers >= DEFER_LIMIT or standing.age_seconds > DEFER_AGE_SECONDS:
+                return Rest("failed", failure=_too_often(failure, standing))
+            return Back(
+                "deferred",
+                seconds,
+                attempts=standing.attempt - 1,
+                defers=standing.defers + 1,
+                failure=failure,
+            )
+        case _:
+            assert_never(ending)
+
+
+def _too_often(failure: Failure, standing: Standing) -> Failure:
+    return Failure(
+        failure.type,
+        f"deferred {standing.defers} times over {standing.age_seconds / 86_400:.1f} days, which is "
+        f"the limit; the last time: {failure.message}",
+        failure.traceback,
+    )
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of a long text; the cause is in one of them."""
+    if len(text) <= ERROR_LIMIT:
+        return text
+    half = ERROR_LIMIT // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"

@@ -1,0 +1,8 @@
+select j.id::text, l.epoch, l.nonce, j.kind, j.queue, j.payload::text, s.attempts, s.crashes,
+    s.defers, j.max_attempts, j.timeout_seconds,
+    extract(epoch from l.claimed_at - j.created_at)::float8
+from oncely.lease l cross join unnest(l.ids) with ordinality m (id, n)
+join oncely.job j on j.id = m.id
+join oncely.standing s on s.job_id = m.id
+where l.worker = :worker and l.nonce >= :nonce and l.nonce < :beyond
+order by l.epoch, m.n

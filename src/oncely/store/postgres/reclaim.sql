@@ -1,0 +1,47 @@
+-- Take back what dead workers held. A job that was begun counts a crash, and after too many in a
+-- row it fails as a poison pill; one that was only fetched ahead goes back as it was.
+with dead as (
+    delete from oncely.lease l where l.epoch = any (array(
+        select x.epoch from oncely.lease x where x.expires_at <= (select clock_timestamp())
+        order by x.epoch limit :limit
+        for update skip locked
+    ))
+    returning l.epoch, l.nonce, l.worker, l.ids, l.started, l.claimed_at
+),
+member as materialized (
+    select d.epoch, d.nonce, d.worker, d.claimed_at, m.id, m.n <= d.started as tried,
+        j.queue, j.priority, j.kind, j.unique_key, clock_timestamp() as now,
+        s.due_at, s.attempts, s.crashes + 1 as crashes, s.defers
+    from dead d cross join unnest(d.ids) with ordinality m (id, n)
+    join oncely.job j on j.id = m.id
+    join oncely.standing s on s.job_id = m.id
+),
+poisoned as (
+    insert into oncely.outcome (job_id, state, epoch, attempt, worker, started_at, ended_at, error)
+    select id, 'failed', epoch, attempts + 1, worker, claimed_at, now, cast(cast(:poison as text) as json)
+    from member where tried and crashes >= :crash_limit
+    returning job_id
+),
+crashed as (
+    insert into oncely.execution (
+        job_id, epoch, nonce, outcome, attempt, worker, started_at, ended_at, due_at, attempts,
+        crashes, defers, error
+    )
+    select id, epoch, nonce, 'crashed', attempts + 1, worker, claimed_at, now, now, attempts,
+        crashes, defers, cast(cast(:crash as text) as json)
+    from member where tried and crashes < :crash_limit
+),
+waiting as (
+    insert into oncely.ready (queue, priority, due_at, id, attempts, crashes, defers)
+    select queue, priority, case when tried then now else due_at end, id, attempts,
+        case when tried then crashes else crashes - 1 end, defers
+    from member where not tried or crashes < :crash_limit
+),
+freed as (
+    delete from oncely.unique_key u using member m, poisoned p
+    where p.job_id = m.id and u.kind = m.kind and u.key = m.unique_key and u.job_id = m.id
+)
+select m.id::text, m.epoch, m.kind, m.queue, m.worker,
+    case when not m.tried then 'untried' when m.crashes >= :crash_limit then 'poisoned'
+        else 'crashed' end
+from member m

@@ -1,0 +1,52 @@
+-- Take back what dead workers held. A job that was begun counts a crash, and after too many in a
+-- row it fails as a poison pill; one that was only fetched ahead goes back as it was. The dead
+-- leases are marked first, so that all statements speak of the same ones.
+update oncely_lease set expires_at = 0
+where epoch in (
+    select l.epoch from oncely_lease l where l.expires_at <= (select now from oncely_clock)
+    order by l.epoch limit :limit
+);
+
+select j.id, l.epoch, j.kind, j.queue, l.worker,
+    case when m.key >= l.started then 'untried' when s.crashes + 1 >= :crash_limit then 'poisoned'
+        else 'crashed' end
+from oncely_lease l cross join json_each(l.ids) m
+cross join oncely_job j on j.id = m.value
+cross join oncely_standing s on s.job_id = m.value
+where l.expires_at = 0;
+
+insert into oncely_outcome (job_id, state, epoch, attempt, worker, started_at, ended_at, error)
+select m.value, 'failed', l.epoch, s.attempts + 1, l.worker, l.claimed_at,
+    (select now from oncely_clock), :poison
+from oncely_lease l cross join json_each(l.ids) m
+cross join oncely_standing s on s.job_id = m.value
+where l.expires_at = 0 and m.key < l.started and s.crashes + 1 >= :crash_limit;
+
+delete from oncely_unique_key
+where (kind, key, job_id) in (
+    select j.kind, j.unique_key, j.id
+    from oncely_lease l cross join json_each(l.ids) m
+    cross join oncely_job j on j.id = m.value
+    cross join oncely_outcome o on o.job_id = j.id
+    where l.expires_at = 0 and j.unique_key is not null
+);
+
+insert into oncely_execution (
+    job_id, epoch, nonce, outcome, attempt, worker, started_at, ended_at, due_at, attempts,
+    crashes, defers, error
+)
+select m.value, l.epoch, l.nonce, 'crashed', s.attempts + 1, l.worker, l.claimed_at, c.now, c.now,
+    s.attempts, s.crashes + 1, s.defers, :crash
+from oncely_clock c cross join oncely_lease l cross join json_each(l.ids) m
+cross join oncely_standing s on s.job_id = m.value
+where l.expires_at = 0 and m.key < l.started
+    and not exists (select 1 from oncely_outcome o where o.job_id = m.value);
+
+insert into oncely_ready (queue, priority, due_at, id, attempts, crashes, defers)
+select j.queue, j.priority, s.due_at, j.id, s.attempts, s.crashes, s.defers
+from oncely_lease l cross join json_each(l.ids) m
+cross join oncely_job j on j.id = m.value
+cross join oncely_standing s on s.job_id = m.value
+where l.expires_at = 0 and not exists (select 1 from oncely_outcome o where o.job_id = m.value);
+
+delete from oncely_lease where expires_at = 0

@@ -1,0 +1,150 @@
+"""`oncely worker`: run the handlers of an app, in one process or several."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+from typing import Annotated, Final
+
+import msgspec
+from cyclopts import Parameter
+
+from oncely.model.errors import InvalidInput
+from oncely.surface.app import Oncely
+from oncely.surface.cli.options import DEFAULTS, Options
+from oncely.surface.cli.say import complain
+
+_CRASH_PAUSE_SECONDS: Final = 1.0
+
+
+def worker(
+    app: Annotated[str, Parameter(metavar="MODULE:APP", help="Such as shop.jobs:app.")],
+    /,
+    *,
+    queues: Annotated[
+        str | None, Parameter(metavar="NAMES", help="Comma between them. Without: all queues.")
+    ] = None,
+    concurrency: Annotated[
+        int, Parameter(metavar="N", help="So many handlers at once, in each process.")
+    ] = 16,
+    processes: Annotated[int, Parameter(metavar="N", help="So many processes.")] = 1,
+    lease_seconds: Annotated[
+        float, Parameter(metavar="S", help="So long after a crash others take over.")
+    ] = 60.0,
+    poll_seconds: Annotated[
+        float, Parameter(metavar="S", help="An idle worker looks at least this often.")
+    ] = 1.0,
+    grace_seconds: Annotated[
+        float, Parameter(metavar="S", help="What running handlers get when it is told to stop.")
+    ] = 30.0,
+    options: Options = DEFAULTS,
+) -> int:
+    """Run the handlers of an app until SIGTERM or SIGINT.
+
+    The store is the app's own; --url names it for an app that was made without
+    one. A first signal lets running handlers end, a second one hands their jobs
+    back at once. What happens is logged on standard error.
+
+        $ oncely worker shop.jobs:app --queues payments,mail --concurrency 32
+    """
+    if processes < 1:
+        raise InvalidInput(f"--processes is {processes}; expected 1 or more")
+    if processes > 1:
+        return _fleet(processes)
+    if options.url is not None:
+        os.environ["ONCELY_URL"] = options.url
+    _log(as_json=options.json)
+    load(app).worker(
+        queues=None if queues is None else [name for name in queues.split(",") if name],
+        concurrency=concurrency,
+        lease_seconds=lease_seconds,
+        poll_seconds=poll_seconds,
+        grace_seconds=grace_seconds,
+    ).run()
+    return 0
+
+
+def _log(*, as_json: bool) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Json() if as_json else logging.Formatter("%(asctime)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        told = getattr(record, "oncely", {"event": record.getMessage()})
+        return msgspec.json.encode({"at": self.formatTime(record), **told}).decode()
+
+
+def load(place: str) -> Oncely:
+    """The app at `module:name`, seen from the folder in which the command was given."""
+    module, _, name = place.partition(":")
+    if not module or not name:
+        raise InvalidInput(f"the app is {place!r}; expected MODULE:APP, such as shop.jobs:app")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise InvalidInput(
+            f"there is no module {error.name!r} here: give the command in the folder that has it"
+        ) from None
+    except AttributeError:
+        raise InvalidInput(f"module {module!r} has no {name!r}") from None
+    if not isinstance(found, Oncely):
+        raise InvalidInput(f"{place} is a {type(found).__name__}; expected an Oncely app")
+    return found
+
+
+def _fleet(count: int) -> int:
+    """The same command in `count` processes. One that dies is replaced; signals go to all."""
+    command = [sys.executable, "-m", "oncely.surface.cli", *_single(sys.argv[1:])]
+    children = [subprocess.Popen(command) for _ in range(count)]
+    stopping = False
+
+    def forward(number: int, _: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+        for child in children:
+            if child.poll() is None:
+                child.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, forward)
+    while not stopping:
+        for place, child in enumerate(children):
+            code = child.poll()
+            if code is not None and not stopping:
+                if code == 2:
+                    return code
+                complain(
+                    "warning",
+                    "WorkerDied",
+                    f"worker process {child.pid} ended with {code}; another takes its place",
+                    as_json=False,
+                )
+                time.sleep(_CRASH_PAUSE_SECONDS)
+                children[place] = subprocess.Popen(command)
+        time.sleep(0.1)
+    return max(abs(child.wait()) for child in children)
+
+
+def _single(tokens: list[str]) -> list[str]:
+    """The command line without --processes."""
+    kept = []
+    skip = False
+    for token in tokens:
+        if skip:
+            skip = False
+        elif token == "--processes":
+            skip = True
+        elif not token.startswith("--processes="):
+            kept.append(token)
+    return kept

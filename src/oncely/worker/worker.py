@@ -1,0 +1,311 @@
+"""A worker: claims jobs, runs their handlers, settles them in batches, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from oncely.flow.context import Context
+from oncely.flow.execute import Middleware, execute
+from oncely.flow.handler import Handler, Registry
+from oncely.model import payload
+from oncely.model.errors import InvalidInput, StoreUnavailable
+from oncely.model.outcome import Deferred, Ending, Failure, Standing, decide
+from oncely.model.retry import Retry
+from oncely.store import deliver
+from oncely.store.deliver import Claimed, Settlement
+from oncely.store.engine import Engine
+from oncely.store.plan import Plan
+from oncely.worker.events import log
+from oncely.worker.signals import told_to_stop
+
+T = TypeVar("T")
+MAX_RESULT_BYTES: Final = 1024 * 1024
+DEFAULT_RETRY: Final = Retry()
+_FIRST_POLL_SECONDS: Final = 0.02
+_FIRST_TROUBLE_SECONDS: Final = 0.1
+_TROUBLE_LIMIT_SECONDS: Final = 5.0
+_NO_HANDLER_SECONDS: Final = 30.0
+_RECLAIM_LIMIT: Final = 100
+
+
+class Worker:
+    """`queues` are the lanes it claims from, in turn; None means every queue that has jobs."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        registry: Registry,
+        middleware: Sequence[Middleware],
+        store_threads: Executor,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = 16,
+        lease_seconds: float = 60.0,
+        poll_seconds: float = 1.0,
+        grace_seconds: float = 30.0,
+    ) -> None:
+        for name, value in (
+            ("concurrency", concurrency),
+            ("lease_seconds", lease_seconds),
+            ("poll_seconds", poll_seconds),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+                raise InvalidInput(f"{name} is {value!r}; expected a number above 0")
+        self._engine = engine
+        self._registry = registry
+        self._middleware = middleware
+        self._store_threads = store_threads
+        self._queues = None if queues is None else list(queues)
+        self._concurrency = concurrency
+        self._lease_seconds = lease_seconds
+        self._poll_seconds = poll_seconds
+        self._grace_seconds = grace_seconds
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.executions = 0
+        self._running: dict[asyncio.Task[None], tuple[Claimed, Context]] = {}
+        self._stuck = 0
+        self._done: list[Settlement] = []
+        self._stopping = False
+        self._forced = False
+
+    def run(self) -> None:
+        """Run until SIGTERM or SIGINT; a second signal hands everything back at once."""
+        asyncio.run(self.arun())
+
+    async def arun(self) -> None:
+        with told_to_stop(self.stop):
+            await self._work(until_idle=False)
+
+    async def drain(self) -> int:
+        """Run all that is due; how many executions there were."""
+        await self._work(until_idle=True)
+        return self.executions
+
+    def stop(self) -> None:
+        """No new claims; running handlers get their grace time. Again: no grace."""
+        self._forced = self._stopping
+        self._stopping = True
+        self._wake.set()
+
+    async def _work(self, *, until_idle: bool) -> None:
+        self._wake = asyncio.Event()
+        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="oncely-handler")
+        log("worker started", worker=self.name)
+        try:
+            async with asyncio.TaskGroup() as loops:
+                keepers = [
+                    loops.create_task(self._renew()),
+                    loops.create_task(self._recover()),
+                ]
+                try:
+                    await self._pump(until_idle)
+                    await self._wind_down()
+                finally:
+                    for keeper in keepers:
+                        keeper.cancel()
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            log("worker stopped", worker=self.name, executions=self.executions)
+
+    async def _pump(self, until_idle: bool) -> None:
+        """Settle what is done and claim what there is room for, in one exchange at a time."""
+        poll = _FIRST_POLL_SECONDS
+        while not self._stopping:
+            self._wake.clear()
+            room = self._concurrency - len(self._running) - self._stuck
+            claimed = await self._exchange(room)
+            for job in claimed:
+                self._begin(job)
+            if claimed or self._done:
+                poll = _FIRST_POLL_SECONDS
+                # One turn of the loop: quick handlers end in it, and are settled together.
+                await asyncio.sleep(0)
+                if len(claimed) >= room:
+                    await self._until_woken(None)
+                continue
+            if until_idle and not self._running and not self._stuck:
+                return
+            if await self._until_woken(poll if room else None):
+                continue
+            poll = min(poll * 2, self._poll_seconds)
+
+    async def _until_woken(self, seconds: float | None) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _exchange(self, room: int) -> list[Claimed]:
+        """What could not be sent stays to be sent: the worker goes on when the store is back."""
+        done, self._done = self._done, []
+        if not done and not room:
+            return []
+        nonce = secrets.randbits(60)
+        try:
+            lost, claimed = await self._ask(
+                lambda again: deliver.exchange(
+                    done,
+                    queues=self._queues,
+                    worker=self.name,
+                    nonce=nonce,
+                    lease_seconds=self._lease_seconds,
+                    limit=room,
+                    again=again,
+                )
+            )
+        except BaseException:
+            self._done = done + self._done
+            raise
+        for settlement in lost:
+            log("settle refused: the lease is lost", job_id=settlement.id, epoch=settlement.epoch)
+        return claimed
+
+    async def _ask(self, make: Callable[[bool], Plan[T]]) -> T:
+        """Ask the store, for as long as it takes it to come back."""
+        wait = _FIRST_TROUBLE_SECONDS
+        again = False
+        while True:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._store_threads, self._run_plan, make, again
+                )
+            except StoreUnavailable as error:
+                if self._forced:
+                    raise
+                log("the store does not answer", level=logging.WARNING, error=str(error))
+            again = True  # what was sent may have arrived
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, _TROUBLE_LIMIT_SECONDS)
+
+    def _run_plan(self, make: Callable[[bool], Plan[T]], again: bool) -> T:
+        return self._engine.run(lambda retried: make(retried or again), "transaction")
+
+    def _begin(self, claimed: Claimed) -> None:
+        handler = self._registry.get(claimed.kind)
+        timeout = claimed.timeout_seconds or (handler.timeout_seconds if handler else None)
+        retry = handler.retry if handler else DEFAULT_RETRY
+        context = Context(
+            claimed,
+            payload.decode(claimed.payload),
+            max_attempts=claimed.max_attempts or retry.max_attempts,
+            deadline=None if timeout is None else time.monotonic() + timeout,
+        )
+        self.executions += 1
+        task = asyncio.create_task(self._execute(claimed, context, handler, retry, timeout))
+        self._running[task] = (claimed, context)
+        task.add_done_callback(self._ended)
+
+    async def _execute(
+        self,
+        claimed: Claimed,
+        context: Context,
+        handler: Handler | None,
+        retry: Retry,
+        timeout_seconds: float | None,
+    ) -> None:
+        if handler is None:
+            ending: Ending = Deferred(_NO_HANDLER_SECONDS, _no_handler(claimed.kind))
+        else:
+            ending = await execute(
+                handler,
+                claimed,
+                context,
+                middleware=self._middleware,
+                threads=self._threads,
+                timeout_seconds=timeout_seconds,
+                max_result_bytes=MAX_RESULT_BYTES,
+            )
+        standing = Standing(
+            claimed.attempt, context.max_attempts, claimed.defers, claimed.age_seconds
+        )
+        verdict = decide(ending, standing, retry, random.random())
+        self._done.append(deliver.settlement(claimed, verdict))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        claimed, context = self._running.pop(task)
+        if task.cancelled() and not context.lost:
+            # Told to stop in the middle: somebody else runs it from the beginning.
+            self._done.append(deliver.handed_back(claimed, tried=True))
+        thread = context.thread
+        if thread is not None and not thread.done():
+            # It cannot be ended from outside, so it goes on taking up its place.
+            self._stuck += 1
+            loop = asyncio.get_running_loop()
+            thread.add_done_callback(lambda _: _tell(loop, self._unstick))
+        self._wake.set()
+
+    def _unstick(self) -> None:
+        self._stuck -= 1
+        self._wake.set()
+
+    async def _renew(self) -> None:
+        """Keep the leases; let go of the executions whose lease is lost.
+
+        If the store does not answer for as long as a lease lasts, all of them must be taken for
+        lost: by then others may be running these jobs.
+        """
+        while True:
+            await asyncio.sleep(self._lease_seconds / 3)
+            asked = time.monotonic()
+            try:
+                async with asyncio.timeout(self._lease_seconds * 2 / 3):
+                    kept = await self._ask(lambda _: deliver.renew(self.name, self._lease_seconds))
+            except TimeoutError:
+                kept = set()
+            for task, (claimed, context) in list(self._running.items()):
+                if claimed.fence.epoch not in kept and context.begun < asked:
+                    log("lease lost", job_id=claimed.job_id, epoch=claimed.fence.epoch)
+                    context.lost = True
+                    task.cancel()
+
+    async def _recover(self) -> None:
+        """Take back what dead workers held. Any worker does it; there is no leader."""
+        while True:
+            recovered = await self._ask(lambda _: deliver.reclaim(_RECLAIM_LIMIT))
+            for job in recovered:
+                log("recovered from a dead worker", job_id=job.job_id, fate=job.fate)
+            if recovered:
+                self._wake.set()
+            else:
+                await asyncio.sleep(self._lease_seconds / 4 * (0.5 + random.random()))
+
+    async def _wind_down(self) -> None:
+        """Wait for the handlers, then hand back what has not ended."""
+        deadline = time.monotonic() + self._grace_seconds
+        while self._running and not self._forced:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            self._wake.clear()
+            if self._done:
+                await self._exchange(0)
+            await self._until_woken(left)
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        while self._done:
+            await self._exchange(0)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(what)
+
+
+def _no_handler(kind: str) -> Failure:
+    return Failure(
+        "NoHandler",
+        f"this worker has no handler for kind {kind!r}: import the module that has it, or give "
+        "such jobs a queue of their own",
+    )

@@ -1,0 +1,151 @@
+"""Workers that are killed, stalled and woken up late: every job ends once, and stays ended."""
+
+import os
+import random
+import signal
+import time
+from multiprocessing.context import ForkServerProcess
+
+from oncely import Job, NewJob, Oncely
+from tests.crash.checker import check
+from tests.crash.fleet import start
+from tests.crash.workers import make_app, run_worker
+
+LEASE_SECONDS = 0.6
+WORKERS = 4
+PATIENCE_SECONDS = 60
+
+
+def end(processes: list[ForkServerProcess]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
+
+
+def fill(app: Oncely, count: int) -> None:
+    app.enqueue_many(
+        NewJob(
+            "threaded" if n % 10 == 0 else "work",
+            0.02,
+            idempotency_key=f"job:{n}",
+            unique_key=f"unique:{n}" if n % 3 == 0 else None,
+        )
+        for n in range(count)
+    )
+
+
+def finish(app: Oncely, url: str) -> None:
+    """The faults are over: everything must end, within a bound."""
+    workers = [start(run_worker, url, LEASE_SECONDS) for _ in range(2)]
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    try:
+        while open_jobs := [
+            job
+            for state in ("scheduled", "pending", "running")
+            for job in app.jobs(state=state, limit=5)
+        ]:
+            assert time.monotonic() < deadline, f"still open: {open_jobs}"
+            time.sleep(0.05)
+    finally:
+        end(workers)
+
+
+def poisoned(app: Oncely) -> list[Job]:
+    """A job may by chance have been hit three times in a row; nothing else may fail it."""
+    failed = app.jobs(state="failed", limit=10_000)
+    assert [job for job in failed if job.error["type"] != "PoisonPill"] == []
+    return failed
+
+
+def check_ends(app: Oncely, url: str, count: int) -> list[Job]:
+    check(url)
+    jobs = app.jobs(state="completed", limit=10_000)
+    assert len(jobs) == count
+    for job in jobs:
+        accepted = job.executions[-1]
+        assert accepted.outcome == "completed"
+        assert job.result == accepted.epoch, "the result is not that of the accepted execution"
+        assert accepted.epoch == max(execution.epoch for execution in job.executions)
+    return jobs
+
+
+def test_workers_killed_200_times_under_load_lose_and_double_nothing(url: str) -> None:
+    kills, count = 200, 3_000
+    with make_app(url) as app:
+        app.migrate()
+        fill(app, count)
+        workers = [start(run_worker, url, LEASE_SECONDS) for _ in range(WORKERS)]
+        try:
+            for number in range(kills):
+                time.sleep(random.uniform(0.02, 0.08))
+                place = random.randrange(WORKERS)
+                workers[place].kill()
+                workers[place].join()
+                workers[place] = start(run_worker, url, LEASE_SECONDS)
+                if number % 20 == 19 and not app.jobs(state="pending", limit=1):
+                    app.enqueue_many(
+                        NewJob("work", 0.02, idempotency_key=f"more:{number}:{n}")
+                        for n in range(200)
+                    )
+                    count += 200
+        finally:
+            end(workers)
+        finish(app, url)
+        for job in poisoned(app):
+            app.replay(job.job_id)
+        finish(app, url)
+        jobs = check_ends(app, url, count)
+        crashed = sum(e.outcome == "crashed" for job in jobs for e in job.executions)
+        assert crashed, f"{kills} kills hit nothing: the test showed nothing"
+
+
+def test_workers_stalled_past_their_lease_50_times_settle_nothing_late(url: str) -> None:
+    stalls, count = 50, 1_500
+    with make_app(url) as app:
+        app.migrate()
+        fill(app, count)
+        workers = [start(run_worker, url, LEASE_SECONDS) for _ in range(WORKERS)]
+        try:
+            for number in range(stalls // 2):
+                asleep = random.sample(workers, 2)
+                for worker in asleep:
+                    os.kill(worker.pid or 0, signal.SIGSTOP)
+                time.sleep(LEASE_SECONDS * 1.5)
+                if not app.jobs(state="pending", limit=1):
+                    app.enqueue_many(
+                        NewJob("work", 0.02, idempotency_key=f"more:{number}:{n}")
+                        for n in range(200)
+                    )
+                    count += 200
+                for worker in asleep:
+                    os.kill(worker.pid or 0, signal.SIGCONT)
+                time.sleep(random.uniform(0, 0.1))
+        finally:
+            end(workers)
+        finish(app, url)
+        for job in poisoned(app):
+            app.replay(job.job_id)
+        finish(app, url)
+        check_ends(app, url, count)
+
+
+def test_a_worker_told_to_stop_hands_back_what_it_has_not_ended(url: str) -> None:
+    with make_app(url) as app:
+        app.migrate()
+        app.enqueue_many(NewJob("work", 1_000) for _ in range(20))
+        worker = start(run_worker, url, 60.0)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(app.jobs(state="running")) < 8:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        for _ in range(2):  # the second one: no grace
+            os.kill(worker.pid or 0, signal.SIGTERM)
+            time.sleep(0.1)
+        worker.join(PATIENCE_SECONDS)
+        assert worker.exitcode == 0
+        assert app.jobs(state="running") == []
+        back = [job for job in app.jobs(state="pending") if job.executions]
+        assert [job.executions[0].outcome for job in back] == ["released"] * 8
+        assert {job.attempt for job in back} == {0}
+        check(url)

@@ -1,0 +1,505 @@
+"""What a worker makes of each way in which a handler can end."""
+
+import asyncio
+import contextvars
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+
+from oncely import (
+    Cancel,
+    Context,
+    Defer,
+    InvalidInput,
+    Job,
+    Nack,
+    NewJob,
+    Oncely,
+    Retry,
+)
+from oncely.store import deliver
+
+AT_ONCE = Retry(max_attempts=3, base=0)
+
+
+def get(app: Oncely, job_id: str) -> Job:
+    job = app.get(job_id)
+    assert job is not None
+    return job
+
+
+def outcomes(job: Job) -> list[tuple[str, int]]:
+    return [(execution.outcome, execution.attempt) for execution in job.executions]
+
+
+def test_what_the_handler_returns_is_kept_as_the_result(app: Oncely) -> None:
+    @app.job("sum")
+    async def add(ctx: Context, numbers: list[int]) -> int:
+        return sum(numbers)
+
+    receipt = app.enqueue("sum", [1, 2, 3])
+    assert app.drain() == 1
+    job = get(app, receipt.job_id)
+    assert (job.state, job.result, job.attempt) == ("completed", 6, 1)
+
+
+def test_a_def_handler_runs_in_a_thread(app: Oncely) -> None:
+    @app.job("where")
+    def where(ctx: Context) -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    receipt = app.enqueue("where")
+    app.drain()
+    assert get(app, receipt.job_id).result is False
+
+
+class Point(msgspec.Struct):
+    x: int
+
+
+@dataclass
+class Data:
+    x: int
+
+
+class Model(pydantic.BaseModel):
+    x: int
+
+
+@pytest.mark.parametrize("wanted", [Point, Data, Model, dict[str, int], Any])
+def test_the_payload_has_the_type_of_the_annotation(app: Oncely, wanted: Any) -> None:
+    seen = []
+
+    async def handle(ctx: Context, payload: Any) -> None:
+        seen.append((payload, ctx.payload))
+
+    handle.__annotations__["payload"] = wanted
+    app.job("typed")(handle)
+    app.enqueue("typed", {"x": 1})
+    app.drain()
+    payload, raw = seen[0]
+    assert raw == {"x": 1}
+    assert payload == (wanted(x=1) if wanted in (Point, Data, Model) else raw)
+
+
+def test_a_payload_that_does_not_fit_fails_at_once(app: Oncely) -> None:
+    @app.job("typed")
+    async def handle(ctx: Context, payload: Point) -> None:
+        raise AssertionError("not called")
+
+    receipt = app.enqueue("typed", {"x": "one"})
+    app.drain()
+    job = get(app, receipt.job_id)
+    assert job.state == "failed"
+    assert "does not fit" in job.error["message"]
+
+
+def test_the_context_tells_what_the_execution_is(app: Oncely) -> None:
+    seen: list[Context] = []
+
+    @app.job("tell", queue="lane", retry=AT_ONCE, timeout=60)
+    async def tell(ctx: Context) -> None:
+        seen.append(ctx)
+        if ctx.attempt < 3:
+            raise ValueError("again")
+
+    receipt = app.enqueue("tell", {"a": 1})
+    assert app.drain() == 3
+    assert [ctx.attempt for ctx in seen] == [1, 2, 3]
+    assert {ctx.job_id for ctx in seen} == {receipt.job_id}
+    assert len({ctx.execution_id for ctx in seen}) == 3
+    assert seen[0].epoch < seen[1].epoch < seen[2].epoch
+    last = seen[-1]
+    assert (last.kind, last.queue, last.max_attempts) == ("tell", "lane", 3)
+    assert last.payload == {"a": 1}
+    assert last.deadline is not None
+
+
+def test_an_exception_is_retried_until_the_attempts_are_used_up(app: Oncely) -> None:
+    @app.job("bad", retry=AT_ONCE)
+    async def bad(ctx: Context) -> None:
+        raise ValueError(f"attempt {ctx.attempt}")
+
+    receipt = app.enqueue("bad", unique_key="one")
+    assert app.drain() == 3
+    job = get(app, receipt.job_id)
+    assert outcomes(job) == [("retried", 1), ("retried", 2), ("failed", 3)]
+    assert [e.error["message"] for e in job.executions] == ["attempt 1", "attempt 2", "attempt 3"]
+    assert "test_worker.py" in job.error["traceback"]
+    assert [found.job_id for found in app.jobs(state="failed")] == [receipt.job_id]
+    assert app.enqueue("bad", unique_key="one").inserted
+
+
+def test_the_attempts_of_the_job_go_before_those_of_the_kind(app: Oncely) -> None:
+    @app.job("bad", retry=AT_ONCE)
+    async def bad(ctx: Context) -> None:
+        raise ValueError
+
+    receipt = app.enqueue("bad", max_attempts=1)
+    assert app.drain() == 1
+    assert get(app, receipt.job_id).state == "failed"
+
+
+def test_a_retry_waits_and_keeps_the_unique_key(app: Oncely) -> None:
+    @app.job("bad", retry=Retry(base=1_000))
+    async def bad(ctx: Context) -> None:
+        raise ValueError
+
+    receipt = app.enqueue("bad", unique_key="one")
+    assert app.drain() == 1
+    assert get(app, receipt.job_id).state == "scheduled"
+    assert app.enqueue("bad", unique_key="one").job_id == receipt.job_id
+
+
+def test_nack_that_is_not_retryable_fails_at_once(app: Oncely) -> None:
+    @app.job("no")
+    async def no(ctx: Context) -> None:
+        raise Nack("card stolen", retryable=False)
+
+    receipt = app.enqueue("no")
+    assert app.drain() == 1
+    job = get(app, receipt.job_id)
+    assert (job.state, job.error["message"]) == ("failed", "card stolen")
+
+
+def test_defer_burns_no_attempt(app: Oncely) -> None:
+    turns = []
+
+    @app.job("later", retry=Retry(max_attempts=1))
+    async def later(ctx: Context) -> str:
+        turns.append(ctx.attempt)
+        if len(turns) < 5:
+            raise Defer(0)
+        return "done"
+
+    receipt = app.enqueue("later")
+    assert app.drain() == 5
+    assert turns == [1] * 5
+    job = get(app, receipt.job_id)
+    assert (job.state, job.attempt) == ("completed", 1)
+    assert outcomes(job) == [("deferred", 1)] * 4 + [("completed", 1)]
+
+
+def test_cancel_ends_the_job(app: Oncely) -> None:
+    @app.job("stop")
+    def stop(ctx: Context) -> None:
+        raise Cancel("order withdrawn")
+
+    receipt = app.enqueue("stop", unique_key="one")
+    app.drain()
+    job = get(app, receipt.job_id)
+    assert (job.state, job.error["message"]) == ("cancelled", "order withdrawn")
+    assert app.enqueue("stop", unique_key="one").inserted
+
+
+def test_a_handler_that_does_not_end_is_timed_out(app: Oncely) -> None:
+    @app.job("slow", retry=Retry(max_attempts=1), timeout=0.05)
+    async def slow(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    receipt = app.enqueue("slow")
+    app.drain()
+    job = get(app, receipt.job_id)
+    assert job.state == "failed"
+    assert "0.05 seconds" in job.error["message"]
+
+
+def test_the_timeout_of_the_job_goes_before_that_of_the_kind(app: Oncely) -> None:
+    @app.job("slow", retry=Retry(max_attempts=1), timeout=3_600)
+    async def slow(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    receipt = app.enqueue("slow", timeout=0.05)
+    app.drain()
+    assert get(app, receipt.job_id).state == "failed"
+
+
+def test_a_thread_that_outlives_its_timeout_keeps_its_place(app: Oncely) -> None:
+    release = threading.Event()
+    calls = []
+
+    @app.job("slow", retry=Retry(max_attempts=1), timeout=0.05)
+    def slow(ctx: Context) -> None:
+        calls.append(ctx.job_id)
+        release.wait(30)
+
+    @app.job("free")
+    async def free(ctx: Context) -> None:
+        release.set()
+
+    first = app.enqueue("slow", queue="a")
+    app.enqueue("free", queue="a")
+    # One place only, and the thread still has it: the second job waits until it is given up.
+    timer = threading.Timer(0.5, release.set)
+    timer.start()
+    asyncio.run(app.worker(concurrency=1).drain())
+    timer.join()
+    assert get(app, first.job_id).state == "failed"
+    assert app.jobs(state="completed")[0].kind == "free"
+
+
+def test_a_job_without_a_handler_waits_for_a_worker_that_has_one(app: Oncely) -> None:
+    receipt = app.enqueue("unknown")
+    assert app.drain() == 1
+    job = get(app, receipt.job_id)
+    assert (job.state, job.attempt) == ("scheduled", 0)
+    assert "no handler" in job.executions[0].error["message"]
+
+
+def test_a_result_that_is_no_json_fails_the_job_at_once(app: Oncely) -> None:
+    @app.job("odd")
+    async def odd(ctx: Context) -> object:
+        return object()
+
+    receipt = app.enqueue("odd")
+    assert app.drain() == 1
+    assert "result" in get(app, receipt.job_id).error["message"]
+
+
+def test_the_kind_s_own_queue_is_used_unless_said_otherwise(app: Oncely) -> None:
+    @app.job("mail", queue="mails")
+    async def mail(ctx: Context) -> None: ...
+
+    assert get(app, app.enqueue("mail").job_id).queue == "mails"
+    assert get(app, app.enqueue("mail", queue="urgent").job_id).queue == "urgent"
+    many = app.enqueue_many([NewJob("mail"), NewJob("other")])
+    assert [get(app, r.job_id).queue for r in many.receipts] == ["mails", "default"]
+
+
+def test_a_worker_takes_only_from_its_queues(app: Oncely) -> None:
+    @app.job("k")
+    async def handle(ctx: Context) -> None: ...
+
+    app.enqueue("k", queue="a")
+    app.enqueue("k", queue="b")
+    assert app.drain(queues=["b"]) == 1
+    assert [job.queue for job in app.jobs(state="pending")] == ["a"]
+
+
+def test_higher_priorities_first_then_in_order(app: Oncely) -> None:
+    order = []
+
+    @app.job("k")
+    async def handle(ctx: Context, n: int) -> None:
+        order.append(n)
+
+    for n, priority in enumerate([0, 5, 0, 9, 5]):
+        app.enqueue("k", n, priority=priority)
+    asyncio.run(app.worker(concurrency=1).drain())
+    assert order == [3, 1, 4, 0, 2]
+
+
+def test_middleware_is_around_every_handler_the_first_outermost(app: Oncely) -> None:
+    trace: list[str] = []
+    who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
+
+    @app.middleware
+    async def outer(ctx: Context, call: Any) -> Any:
+        trace.append("outer in")
+        who.set("outer")
+        try:
+            return await call(ctx)
+        finally:
+            trace.append("outer out")
+
+    @app.middleware
+    async def inner(ctx: Context, call: Any) -> Any:
+        trace.append("inner in")
+        return [await call(ctx)]
+
+    @app.job("k")
+    def handle(ctx: Context) -> str:
+        return who.get()
+
+    receipt = app.enqueue("k")
+    app.drain()
+    assert trace == ["outer in", "inner in", "outer out"]
+    assert get(app, receipt.job_id).result == ["outer"]
+
+
+def test_replay_gives_a_failed_job_new_attempts_and_a_higher_epoch(app: Oncely) -> None:
+    broken = [True]
+
+    @app.job("k", retry=AT_ONCE)
+    async def handle(ctx: Context) -> int:
+        if broken:
+            raise ValueError
+        return ctx.attempt
+
+    receipt = app.enqueue("k")
+    app.drain()
+    broken.clear()
+    app.replay(receipt.job_id)
+    assert app.drain() == 1
+    job = get(app, receipt.job_id)
+    assert (job.state, job.result, len(job.executions)) == ("completed", 1, 4)
+    epochs = [execution.epoch for execution in job.executions]
+    assert epochs == sorted(set(epochs))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda: None, lambda a, b, c: None, "text"],
+    ids=["no arguments", "three arguments", "no function"],
+)
+def test_a_function_that_cannot_be_a_handler_is_refused(app: Oncely, function: Any) -> None:
+    with pytest.raises(InvalidInput, match="handler of kind 'k'"):
+        app.job("k")(function)
+
+
+def test_one_kind_has_one_handler(app: Oncely) -> None:
+    app.job("k")(lambda ctx: None)
+    with pytest.raises(InvalidInput, match="has a handler already"):
+        app.job("k")(lambda ctx: None)
+
+
+@pytest.fixture
+def dead(app: Oncely) -> str:
+    """A job whose worker has died: its lease has run out."""
+    receipt = app.enqueue("k", unique_key="one")
+    claim(app)
+    return receipt.job_id
+
+
+def claim(app: Oncely, *, started: int = 1) -> deliver.Claimed:
+    claimed = app._engine.run(
+        lambda _: deliver.claim(
+            "default", worker="dead", nonce=7, lease_seconds=0, limit=1, started=started
+        ),
+        "transaction",
+    )
+    return claimed[0]
+
+
+def recover(app: Oncely) -> list[str]:
+    found = app._engine.run(lambda _: deliver.reclaim(10), "transaction")
+    return [job.fate for job in found]
+
+
+def test_a_dead_worker_s_job_is_tried_again_and_no_attempt_is_burned(
+    app: Oncely, dead: str
+) -> None:
+    assert recover(app) == ["crashed"]
+    job = get(app, dead)
+    assert (job.state, job.attempt, outcomes(job)) == ("pending", 0, [("crashed", 1)])
+    assert not app.enqueue("k", unique_key="one").inserted
+
+
+def test_after_three_crashes_in_a_row_the_job_is_a_poison_pill(app: Oncely, dead: str) -> None:
+    fates = recover(app)
+    for _ in range(2):
+        claim(app)
+        fates += recover(app)
+    assert fates == ["crashed", "crashed", "poisoned"]
+    job = get(app, dead)
+    assert (job.state, job.error["type"]) == ("failed", "PoisonPill")
+    assert app.enqueue("k", unique_key="one").inserted
+
+
+def test_crashes_that_are_not_in_a_row_are_forgiven(app: Oncely, dead: str) -> None:
+    worker = app.worker(concurrency=1)
+
+    @app.job("k", retry=Retry(base=0))
+    async def handle(ctx: Context) -> None:
+        worker.stop()
+        raise ValueError
+
+    recover(app)
+    claim(app)
+    recover(app)
+    worker.run()
+    for _ in range(2):
+        claim(app)
+        assert recover(app) == ["crashed"]
+
+
+def test_a_job_that_was_only_fetched_ahead_was_not_tried(app: Oncely) -> None:
+    receipt = app.enqueue("k", delay=0)
+    for _ in range(5):
+        claim(app, started=0)
+        assert recover(app) == ["untried"]
+    assert get(app, receipt.job_id).executions == []
+
+
+def settle(app: Oncely, claimed: deliver.Claimed) -> list[deliver.Settlement]:
+    done = deliver.Settlement(claimed.job_id, 1, state="completed", result="1")
+    done = done.under(claimed.fence)
+    return app._engine.run(lambda _: deliver.settle([done]), "transaction")
+
+
+def test_a_late_end_is_accepted_if_nobody_else_has_the_job(app: Oncely) -> None:
+    receipt = app.enqueue("k", unique_key="one")
+    late = claim(app)
+    recover(app)
+    assert settle(app, late) == []
+    job = get(app, receipt.job_id)
+    assert (job.state, job.result, outcomes(job)) == ("completed", 1, [("completed", 1)])
+    assert app.drain() == 0
+    assert app.enqueue("k", unique_key="one").inserted
+
+
+def test_a_late_end_is_refused_if_somebody_else_has_the_job(app: Oncely) -> None:
+    receipt = app.enqueue("k")
+    late = claim(app)
+    recover(app)
+    claim(app)
+    assert len(settle(app, late)) == 1
+    assert get(app, receipt.job_id).state == "running"
+    recover(app)
+    assert len(settle(app, late)) == 1
+    assert get(app, receipt.job_id).state == "pending"
+
+
+def test_a_running_job_can_be_cancelled_and_its_end_is_refused(app: Oncely) -> None:
+    receipt = app.enqueue("k", unique_key="one")
+    other = app.enqueue("k")
+    claimed = app._engine.run(
+        lambda _: deliver.claim("default", worker="w", nonce=7, lease_seconds=60, limit=2),
+        "transaction",
+    )
+    app.cancel(receipt.job_id)
+    assert get(app, receipt.job_id).state == "cancelled"
+    assert app.enqueue("k", unique_key="one").inserted
+    assert len(settle(app, claimed[0])) == 1
+    assert get(app, receipt.job_id).state == "cancelled"
+    assert settle(app, claimed[1]) == []
+    assert get(app, other.job_id).state == "completed"
+
+
+def test_the_same_end_sent_again_after_a_lost_answer_is_accepted(app: Oncely) -> None:
+    app.enqueue("k")
+    claimed = claim(app)
+    assert settle(app, claimed) == []
+    done = deliver.Settlement(claimed.job_id, 1, state="completed", result="1")
+    done = done.under(claimed.fence)
+    again = app._engine.run(lambda _: deliver.settle([done], again=True), "transaction")
+    assert again == []
+
+
+def test_what_was_claimed_before_a_lost_answer_is_found(app: Oncely) -> None:
+    app.enqueue("k")
+    app.enqueue("k", queue="other")
+
+    def exchange(again: bool) -> Any:
+        return app._engine.run(
+            lambda _: deliver.exchange(
+                [],
+                queues=None,
+                worker="w",
+                nonce=99,
+                lease_seconds=60,
+                limit=5,
+                again=again,
+            ),
+            "transaction",
+        )
+
+    first = exchange(False)
+    assert len(first[1]) == 2
+    again = exchange(True)
+    assert {job.job_id for job in again[1]} == {job.job_id for job in first[1]}
+    assert {job.fence for job in again[1]} == {job.fence for job in first[1]}
