@@ -31,7 +31,6 @@ BAD_JOBS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "kind not ascii": ({"kind": "größe"}, r"kind is 'gr\xf6\xdfe'; expected"),
     "kind too long": ({"kind": "k" * 129}, "kind is 'kkk"),
     "kind a huge int": ({"kind": 10**5000}, "kind is <int that cannot be shown>; expected"),
-    "queue none": ({"queue": None}, f"queue is None; {NAMED}"),
     "queue empty": ({"queue": ""}, f"queue is ''; {NAMED}"),
     "queue with a quote": ({"queue": "a'b"}, "queue is"),
     "queue too long": ({"queue": "q" * 129}, "queue is 'qqq"),
