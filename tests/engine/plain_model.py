@@ -130,9 +130,13 @@ class PlainStore:
             raise Missing
         if job.state == "cancelled":
             return
-        if job.state not in ("scheduled", "pending"):
+        if job.state == "running":
+            [lease] = [lease for lease in self.leases if job in lease.held]
+            self.settle(lease, [job], "cancelled")
+        elif job.state in ("scheduled", "pending"):
+            self._end(job, "cancelled")
+        else:
             raise WrongState
-        self._end(job, "cancelled")
 
     def claim(self, queue: str) -> PlainLease | None:
         """Everything that is due."""

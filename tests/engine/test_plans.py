@@ -42,7 +42,8 @@ DOC = json.dumps(
     ]
 )
 PARAMS: dict[str, Any] = {
-    "doc": DOC, "id": ID, "queue": "default", "kind": None, "state": "failed", "limit": 10,
+    "doc": DOC, "error": "x",
+    "id": ID, "queue": "default", "kind": None, "state": "failed", "limit": 10,
     "worker": "w", "started": 1, "beyond": 2, "crash_limit": 3, "crash": "{}",
     "poison": "{}", "nonce": 1, "epoch": 1, "lease_us": 1, "after": ID, "key_us": 1,
     "retention_us": '{"completed": 0}',
@@ -63,6 +64,7 @@ HOT = [
     "look_executions", "list_any", "list_running", "list_resting", "cancel", "replay_hold",
     "replay_holder", "replay", "claim", "settle", "prune_look", "prune_drop", "prune_keys",
     "cancel_running", "claimed", "queues_waiting", "reclaim", "renew", "settle_late", "settled",
+    "list_failed",
 ]  # fmt: skip
 
 

@@ -134,6 +134,33 @@ def test_an_exception_is_retried_until_the_attempts_are_used_up(app: Oncely) -> 
     assert app.enqueue("bad", unique_key="one").inserted
 
 
+def test_an_error_with_any_text_is_kept(app: Oncely) -> None:
+    @app.job("odd", retry=Retry(max_attempts=1))
+    async def odd(ctx: Context) -> None:
+        raise ValueError("nul \0, lone \ud800, long " + "x" * 100_000)
+
+    receipt = app.enqueue("odd")
+    app.drain()
+    message = get(app, receipt.job_id).error["message"]
+    assert message.startswith("nul \\0, lone \\ud800, long xxx")
+    assert len(message) < 20_000
+    assert app.replay_all(error="lone", dry_run=True) == 1
+
+
+def test_an_error_that_cannot_be_told_is_kept_all_the_same(app: Oncely) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    @app.job("odd", retry=Retry(max_attempts=1))
+    async def odd(ctx: Context) -> None:
+        raise Mute
+
+    receipt = app.enqueue("odd")
+    app.drain()
+    assert get(app, receipt.job_id).error["type"] == "Mute"
+
+
 def test_the_attempts_of_the_job_go_before_those_of_the_kind(app: Oncely) -> None:
     @app.job("bad", retry=AT_ONCE)
     async def bad(ctx: Context) -> None:

@@ -72,6 +72,7 @@ def test_the_examples_run(here: Command, folder: Path, monkeypatch: pytest.Monke
     with Oncely("sqlite:///mail.db") as app:
         app.enqueue("mail.send", {"to": "ann@example.com"})
         fail(app)
+    Oncely("sqlite:///dead.db").close()
     real: dict[str, str] = {}
     for block in BLOCK.findall(PAGE):
         for command, told in STEP.findall(block):

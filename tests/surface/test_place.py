@@ -10,7 +10,7 @@ from oncely.surface.cli.program import run
 from tests.surface.command import Command
 
 JOB_ID = "01a1e167-7239-75cf-8141-9bcd7a8dc380"
-READING = [["jobs"], ["show", JOB_ID], ["cancel", JOB_ID], ["replay", JOB_ID]]
+READING = [["jobs"], ["show", JOB_ID], ["cancel", JOB_ID], ["replay", JOB_ID], ["dlq"]]
 
 
 @pytest.mark.parametrize("args", READING, ids=lambda args: str(args[0]))

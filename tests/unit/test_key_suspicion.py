@@ -44,6 +44,8 @@ UUID4 = UUID("0b0b1d3a-96a6-4d5c-8f49-5a3f4b1c2d3e")
         "12345",
         "a",
         "order-charge-for-customer-9482",
+        "Order-9482-Charge-Customer-77",
+        "Invoice_2026_06_User_771",
         "20260615",
         "card 4111111111111111",
         "9999-99-99T99:99",

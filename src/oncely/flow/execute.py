@@ -24,7 +24,7 @@ from oncely.model.outcome import (
     Nack,
     Raised,
     Returned,
-    shortened,
+    kept_text,
 )
 from oncely.store.deliver import Claimed
 
@@ -96,6 +96,13 @@ def _failure(error: BaseException, told: str = "") -> Failure:
     frames = traceback.TracebackException.from_exception(error, limit=-20)
     return Failure(
         type(error).__name__,
-        shortened(f"{told}{error}"),
-        shortened("".join(frames.format())),
+        kept_text(f"{told}{_words(error)}"),
+        kept_text("".join(frames.format())),
     )
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "an error that cannot be told"

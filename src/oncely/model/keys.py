@@ -71,6 +71,7 @@ _RANDOM_UUID: Final = re.compile(
 )
 _TOKEN: Final = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[A-Za-z0-9_-]{20,}={0,2}")
 _NAMED_ID: Final = re.compile(r"[a-z]{2,10}_")
+_WORDS: Final = re.compile(r"(?:[A-Za-z]+|\d+)(?:[_-](?:[A-Za-z]+|\d+))*")
 # Seconds, milliseconds, microseconds or nanoseconds, standing alone.
 _EPOCH: Final = re.compile(r"(?<![^\W_])(\d{10}|\d{13}|\d{16}|\d{19})(?![^\W_])")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?")
@@ -80,11 +81,11 @@ _DAY_SECONDS: Final = 86_400.0
 def suspicion(key: str, now: float) -> str | None:
     """Why a repeat would hardly come with this key again, or None if nothing is wrong with it.
 
-    Ids with a meaning are left alone: a UUID inside a longer key, a hash, `evt_…`.
+    Ids with a meaning are left alone: a UUID inside a longer key, a hash, `evt_…`, words.
     """
     if _RANDOM_UUID.fullmatch(key):
         return "looks random (a bare UUID)"
-    if _TOKEN.fullmatch(key) and not _NAMED_ID.match(key):
+    if _TOKEN.fullmatch(key) and not (_NAMED_ID.match(key) or _WORDS.fullmatch(key)):
         return "looks random"
     if _reads_as_clock(key, now):
         return "looks like a clock reading"

@@ -144,8 +144,10 @@ def _too_often(failure: Failure, standing: Standing) -> Failure:
     )
 
 
-def shortened(text: str) -> str:
-    """The beginning and the end of a long text; the cause is in one of them."""
+def kept_text(text: str) -> str:
+    """Text as any store can keep it: whole characters, no NUL, and of a long one the beginning
+    and the end; the cause is in one of them."""
+    text = text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
     if len(text) <= ERROR_LIMIT:
         return text
     half = ERROR_LIMIT // 2

@@ -37,6 +37,17 @@ def replay(job_id: str) -> Plan[None]:
         raise WrongState(job_id, state, "replayed", states_before("replay"))
 
 
+def failed_after(
+    after: str, *, kind: str | None, queue: str | None, error: str | None, limit: int
+) -> Plan[list[str]]:
+    """Failed jobs in the order of their ids, from beyond `after` on."""
+    rows = yield Statement(
+        "list_failed",
+        {"after": after, "kind": kind, "queue": queue, "error": error, "limit": limit},
+    )
+    return [row[0] for row in rows]
+
+
 def _hold_again(job_id: str) -> Plan[None]:
     """The failed job's unique key is its own again, if it has one."""
     for _ in range(_ROUNDS):

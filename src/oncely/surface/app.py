@@ -16,6 +16,7 @@ from oncely.flow.aside import aside
 from oncely.flow.enqueue import Enqueuer
 from oncely.flow.execute import Middleware
 from oncely.flow.handler import Registry
+from oncely.flow.replay import replay_failed
 from oncely.model.draft import check_name
 from oncely.model.errors import InvalidInput, JobNotFound
 from oncely.model.job import Job, NewJob, Options, Receipt, Receipts
@@ -182,6 +183,50 @@ class Oncely:
 
     async def areplay(self, job_id: str) -> None:
         await self._aside(self.replay, job_id)
+
+    def replay_all(
+        self,
+        *,
+        queue: str | None = None,
+        kind: str | None = None,
+        error: str | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Replay the failed jobs that match, the oldest first; how many that were.
+
+        `error` is a part of the error's type and message. A job whose unique key another one holds
+        meanwhile stays where it is. With `dry_run` nothing is changed, and the number is that of
+        the jobs that match. `progress` is told the number from time to time.
+        """
+        for option, name in (("kind", kind), ("queue", queue)):
+            if name is not None:
+                check_name(name, option)
+        return replay_failed(
+            self._engine,
+            queue=queue,
+            kind=kind,
+            error=error,
+            limit=limit,
+            dry_run=dry_run,
+            progress=progress or (lambda _: None),
+        )
+
+    async def areplay_all(
+        self,
+        *,
+        queue: str | None = None,
+        kind: str | None = None,
+        error: str | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        return await self._aside(
+            lambda: self.replay_all(
+                queue=queue, kind=kind, error=error, limit=limit, dry_run=dry_run
+            )
+        )
 
     def job(
         self,

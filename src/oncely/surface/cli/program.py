@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
 
 from oncely.model.errors import InvalidInput, KeyConflict, KeyWarning, OncelyError
 from oncely.surface.cli.demo.command import demo
+from oncely.surface.cli.dlq import dlq
 from oncely.surface.cli.enqueue import enqueue, payload_from_stdin
 from oncely.surface.cli.jobs import jobs
 from oncely.surface.cli.say import Screen, complain
@@ -29,7 +30,7 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
 COMMANDS: Final[dict[str, tuple[Callable[..., Any], ...]]] = {
-    "Jobs": (enqueue, jobs, show, cancel, replay),
+    "Jobs": (enqueue, jobs, show, cancel, replay, dlq),
     "Run": (worker,),
     "Store": (migrate, doctor),
     "See it work": (demo,),

@@ -15,7 +15,7 @@ JobId = Annotated[str, Parameter(help="As `oncely enqueue` and `oncely jobs` pri
 
 
 def cancel(job_id: JobId, /, *, options: Options = DEFAULTS) -> None:
-    """End a job that waits, and free its unique key.
+    """End a job that waits or runs, and free its unique key.
 
     Cancelling it again changes nothing.
 
