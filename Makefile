@@ -30,7 +30,7 @@ demo: $(RUNTIME) ## see it work
 	@$(BIN)/oncely demo
 
 test: lint ## lint, then every test
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 $(ARGS)
 
 lint: $(DEV) ## ruff, import-linter, mypy
 	$(BIN)/ruff check .
