@@ -20,6 +20,7 @@ from oncely import (
     NewJob,
     Oncely,
     Retry,
+    SchemaError,
 )
 from oncely.store import deliver
 
@@ -346,6 +347,45 @@ def test_middleware_is_around_every_handler_the_first_outermost(app: Oncely) -> 
     app.drain()
     assert trace == ["outer in", "inner in", "outer out"]
     assert get(app, receipt.job_id).result == ["outer"]
+
+
+def test_a_worker_can_be_stopped_from_another_thread(app: Oncely) -> None:
+    worker = app.worker(poll_seconds=60)
+
+    @app.job("k")
+    def handle(ctx: Context) -> None:
+        worker.stop()
+
+    app.enqueue("k")
+    worker.run()
+    assert len(app.jobs(state="completed")) == 1
+
+
+def test_a_worker_whose_task_is_cancelled_hands_its_jobs_back(app: Oncely) -> None:
+    receipt = app.enqueue("k")
+
+    async def run() -> None:
+        begun = asyncio.Event()
+
+        @app.job("k")
+        async def handle(ctx: Context) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(app.run_worker())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    job = get(app, receipt.job_id)
+    assert (job.state, outcomes(job)) == ("pending", [("released", 1)])
+
+
+def test_a_worker_on_a_store_without_tables_says_so(postgres_url: str) -> None:
+    with Oncely(postgres_url) as app, pytest.raises(SchemaError, match="oncely migrate"):
+        app.worker().run()
 
 
 def test_replay_gives_a_failed_job_new_attempts_and_a_higher_epoch(app: Oncely) -> None:

@@ -76,6 +76,8 @@ class Worker:
         self._done: list[Settlement] = []
         self._stopping = False
         self._forced = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT; a second signal hands everything back at once."""
@@ -91,28 +93,35 @@ class Worker:
         return self.executions
 
     def stop(self) -> None:
-        """No new claims; running handlers get their grace time. Again: no grace."""
+        """No new claims; running handlers get their grace time. Again: no grace.
+
+        May be called from any thread.
+        """
         self._forced = self._stopping
         self._stopping = True
-        self._wake.set()
+        if self._loop is not None:
+            _tell(self._loop, self._wake.set)
 
     async def _work(self, *, until_idle: bool) -> None:
-        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="oncely-handler")
         log("worker started", worker=self.name)
+        pump = asyncio.create_task(self._pump(until_idle))
+        keepers = [asyncio.create_task(self._renew()), asyncio.create_task(self._recover())]
         try:
-            async with asyncio.TaskGroup() as loops:
-                keepers = [
-                    loops.create_task(self._renew()),
-                    loops.create_task(self._recover()),
-                ]
-                try:
-                    await self._pump(until_idle)
-                    await self._wind_down()
-                finally:
-                    for keeper in keepers:
-                        keeper.cancel()
+            # The keepers have no end of their own: one that is over has failed.
+            await asyncio.wait([pump, *keepers], return_when=asyncio.FIRST_COMPLETED)
+            for task in (pump, *keepers):
+                if task.done():
+                    task.result()
+            await self._wind_down()
+        except asyncio.CancelledError:
+            self._stopping = self._forced = True
+            await _end([pump])
+            await self._wind_down()
+            raise
         finally:
+            await _end([pump, *keepers, *self._running])
             self._threads.shutdown(wait=False, cancel_futures=True)
             log("worker stopped", worker=self.name, executions=self.executions)
 
@@ -291,11 +300,15 @@ class Worker:
             if self._done:
                 await self._exchange(0)
             await self._until_woken(left)
-        for task in list(self._running):
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await _end(list(self._running))
         while self._done:
             await self._exchange(0)
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
