@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from oncely.flow.context import Context
@@ -117,8 +118,11 @@ class Worker:
             await self._wind_down()
         except asyncio.CancelledError:
             self._stopping = self._forced = True
-            await _end([pump])
-            await self._wind_down()
+            self._wake.set()
+            # An exchange that is under way comes to its end, or what it claims would be lost.
+            await asyncio.gather(pump, return_exceptions=True)
+            with suppress(StoreUnavailable):  # then the leases run out, and others take over
+                await self._wind_down()
             raise
         finally:
             await _end([pump, *keepers, *self._running])
