@@ -18,6 +18,7 @@ from oncely.model.errors import (
 )
 from oncely.model.job import Execution, Job, NewJob, Receipt, Receipts
 from oncely.model.outcome import Cancel, Defer, Nack
+from oncely.model.retention import Retention
 from oncely.model.retry import Retry
 from oncely.surface.app import Oncely
 from oncely.surface.key import key
@@ -40,6 +41,7 @@ __all__ = [
     "RaceError",
     "Receipt",
     "Receipts",
+    "Retention",
     "Retry",
     "SchemaError",
     "StoreError",

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from oncely import KeyConflict, NewJob, Oncely, Receipt, StoreUnavailable
+from oncely.model.draft import Draft
 from oncely.store.engine import Access
 from tests.engine.racers import enqueue_each, race
 from tests.engine.steps import counts, sql
@@ -232,6 +233,37 @@ def test_a_conflict_in_a_group_is_raised_to_its_own_caller_only(
             assert answer.inserted
     assert counts(app)["job"] == 1 + 1 + 3
     assert counts(app)["unique_key"] == 3
+
+
+def test_one_that_cannot_be_written_spoils_no_other_of_its_group(
+    app: Oncely, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gather = app._enqueuer._gather
+    write = gather._write
+
+    def choosy(drafts: Sequence[Draft]) -> Sequence[Any]:
+        if any(draft.kind == "poison" for draft in drafts):
+            raise ValueError("not this one")
+        return write(drafts)
+
+    def work(number: int) -> Receipt:
+        if number:
+            wait_until(lambda: gather._busy)
+        return app.enqueue("poison" if number == 3 else "k", number)
+
+    with first_write_held(app, monkeypatch) as gate:
+        monkeypatch.setattr(gather, "_write", choosy)
+
+        def open_gate() -> None:
+            wait_until(lambda: len(gather._waiting) == 5)
+            gate.set()
+
+        opener = threading.Thread(target=open_gate)
+        opener.start()
+        answers = in_threads(6, work)
+        opener.join()
+    assert [type(answer) for answer in answers] == [Receipt] * 3 + [ValueError] + [Receipt] * 2
+    assert counts(app)["job"] == 5
 
 
 def test_an_error_of_the_store_reaches_every_caller_of_the_group(

@@ -45,7 +45,7 @@ PARAMS: dict[str, Any] = {
     "doc": DOC, "error": "x",
     "id": ID, "queue": "default", "kind": None, "state": "failed", "limit": 10,
     "worker": "w", "started": 1, "beyond": 2, "crash_limit": 3, "crash": "{}",
-    "poison": "{}", "nonce": 1, "epoch": 1, "lease_us": 1, "after": ID, "key_us": 1,
+    "poison": "{}", "nonce": 1, "epoch": 1, "lease_us": 1, "after": ID, "before": ID, "key_us": 1,
     "retention_us": '{"completed": 0}',
 }  # fmt: skip
 SMALL = {"lease", "lease_pkey", "migration", "level", "lane", "clock"}

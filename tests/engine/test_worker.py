@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from oncely import (
     Nack,
     NewJob,
     Oncely,
+    Retention,
     Retry,
     SchemaError,
 )
@@ -570,3 +572,35 @@ def test_what_was_claimed_before_a_lost_answer_is_found(app: Oncely) -> None:
     again = exchange(True)
     assert {job.job_id for job in again[1]} == {job.job_id for job in first[1]}
     assert {job.fence for job in again[1]} == {job.fence for job in first[1]}
+
+
+def test_a_worker_prunes_what_is_over_and_remembers_its_key(url: str) -> None:
+    with Oncely(url, retention=Retention(completed_days=0, failed_days=1)) as app:
+        app.migrate()
+
+        @app.job("k")
+        async def handle(ctx: Context, fails: bool) -> None:
+            if fails:
+                raise Nack("no", retryable=False)
+
+        kept = app.enqueue("k", True)
+        gone = [app.enqueue("k", False, idempotency_key=f"key:{n}") for n in range(250)]
+        app.drain()
+        asyncio.run(_run_until(app, lambda: app.get(gone[-1].job_id) is None))
+        assert [job.job_id for job in app.jobs()] == [kept.job_id]
+        again = app.enqueue("k", False, idempotency_key="key:0")
+        assert (again.job_id, again.inserted, again.state) == (gone[0].job_id, False, "completed")
+
+
+async def _run_until(app: Oncely, reached: Callable[[], bool]) -> None:
+    worker = app.worker()
+
+    async def watch() -> None:
+        async with asyncio.timeout(60):
+            over = False
+            while not over:
+                await asyncio.sleep(0.02)
+                over = await asyncio.to_thread(reached)
+        worker.stop()
+
+    await asyncio.gather(worker.arun(), watch())

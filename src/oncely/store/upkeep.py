@@ -11,6 +11,7 @@ from oncely.model.transition import ENDED, State
 from oncely.store.plan import Plan, Statement, document
 
 BEGINNING: Final = "00000000-0000-0000-0000-000000000000"
+END: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _DAY_US: Final = 86_400 * 1_000_000
 
 
@@ -21,7 +22,12 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 def prune_jobs(
-    retention_days: dict[State, float], *, key_retention_days: float, after: str, limit: int
+    retention_days: dict[State, float],
+    *,
+    key_retention_days: float,
+    after: str,
+    limit: int,
+    before: str = END,
 ) -> Plan[Pruned]:
     """One small step, in a transaction. A state that is not named is kept for ever.
 
@@ -37,6 +43,7 @@ def prune_jobs(
         "prune_look",
         {
             "after": after,
+            "before": before,
             "limit": limit,
             "retention_us": msgspec.json.encode(retention).decode(),
         },
@@ -45,6 +52,13 @@ def prune_jobs(
     if old:
         yield document("prune_drop", old, key_us=round(key_retention_days * _DAY_US))
     return Pruned(len(old), rows[-1][0] if len(rows) == limit else None)
+
+
+def ids_made_by(seconds: float) -> str:
+    """The ids of jobs made before that moment are below this one. A job made later than its
+    retention ago cannot have ended before, so a pass need not look at it."""
+    text = f"{max(0, round(seconds * 1000)):012x}"
+    return f"{text[:8]}-{text[8:]}-0000-0000-000000000000"
 
 
 def prune_keys(limit: int) -> Plan[int]:

@@ -21,6 +21,7 @@ from oncely.model.draft import check_name
 from oncely.model.errors import InvalidInput, JobNotFound
 from oncely.model.job import Job, NewJob, Options, Receipt, Receipts
 from oncely.model.keys import shown
+from oncely.model.retention import Retention
 from oncely.model.retry import Retry
 from oncely.model.transition import STATES, State
 from oncely.store import look, steer
@@ -31,6 +32,7 @@ from oncely.worker.worker import Worker
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_RETRY: Final = Retry()
+DEFAULT_RETENTION: Final = Retention()
 DEFAULT_URL: Final = "sqlite:///oncely.db"
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 LIST_LIMIT: Final = 10_000
@@ -43,7 +45,8 @@ class Oncely:
 
     Without a URL it is `$ONCELY_URL`, else `sqlite:///oncely.db`. On SQLite the tables make
     themselves; on PostgreSQL `migrate()` makes them, in `schema`. Every verb that does I/O has an
-    async twin, `a` + name. Safe to share between threads, and to carry over a fork.
+    async twin, `a` + name. Workers prune what is over after its `retention`. Safe to share between
+    threads, and to carry over a fork.
     """
 
     def __init__(
@@ -52,10 +55,12 @@ class Oncely:
         *,
         schema: str = "oncely",
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+        retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         self.url = url if url is not None else os.environ.get("ONCELY_URL") or DEFAULT_URL
         self._engine = open_engine(self.url, schema=schema)
         self._max_payload_bytes = max_payload_bytes
+        self._retention = retention
         self._registry = Registry()
         self._middleware: list[Middleware] = []
         self._begin()
@@ -275,6 +280,7 @@ class Oncely:
             self._registry,
             self._middleware,
             self._executor,
+            self._retention,
             queues=queues,
             concurrency=concurrency,
             lease_seconds=lease_seconds,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 import secrets
@@ -20,22 +19,21 @@ from oncely.flow.handler import Handler, Registry
 from oncely.model import payload
 from oncely.model.errors import InvalidInput, StoreUnavailable
 from oncely.model.outcome import Deferred, Ending, Failure, Standing, decide
+from oncely.model.retention import Retention
 from oncely.model.retry import Retry
 from oncely.store import deliver
 from oncely.store.deliver import Claimed, Settlement
 from oncely.store.engine import Engine
-from oncely.store.plan import Plan
 from oncely.worker.events import log
+from oncely.worker.line import Line
 from oncely.worker.signals import told_to_stop
+from oncely.worker.upkeep import forget, recover
 
 T = TypeVar("T")
 MAX_RESULT_BYTES: Final = 1024 * 1024
 DEFAULT_RETRY: Final = Retry()
 _FIRST_POLL_SECONDS: Final = 0.02
-_FIRST_TROUBLE_SECONDS: Final = 0.1
-_TROUBLE_LIMIT_SECONDS: Final = 5.0
 _NO_HANDLER_SECONDS: Final = 30.0
-_RECLAIM_LIMIT: Final = 100
 
 
 class Worker:
@@ -47,6 +45,7 @@ class Worker:
         registry: Registry,
         middleware: Sequence[Middleware],
         store_threads: Executor,
+        retention: Retention,
         *,
         queues: Sequence[str] | None = None,
         concurrency: int = 16,
@@ -61,10 +60,10 @@ class Worker:
         ):
             if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
                 raise InvalidInput(f"{name} is {value!r}; expected a number above 0")
-        self._engine = engine
         self._registry = registry
         self._middleware = middleware
-        self._store_threads = store_threads
+        self._store = Line(engine, store_threads)
+        self._retention = retention
         self._queues = None if queues is None else list(queues)
         self._concurrency = concurrency
         self._lease_seconds = lease_seconds
@@ -76,7 +75,6 @@ class Worker:
         self._stuck = 0
         self._done: list[Settlement] = []
         self._stopping = False
-        self._forced = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
 
@@ -98,7 +96,7 @@ class Worker:
 
         May be called from any thread.
         """
-        self._forced = self._stopping
+        self._store.patient = not self._stopping
         self._stopping = True
         if self._loop is not None:
             _tell(self._loop, self._wake.set)
@@ -108,7 +106,12 @@ class Worker:
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="oncely-handler")
         log("worker started", worker=self.name)
         pump = asyncio.create_task(self._pump(until_idle))
-        keepers = [asyncio.create_task(self._renew()), asyncio.create_task(self._recover())]
+        keepers = [
+            asyncio.create_task(self._renew()),
+            asyncio.create_task(recover(self._store, self._lease_seconds, self._wake.set)),
+        ]
+        if not until_idle:
+            keepers.append(asyncio.create_task(forget(self._store, self._retention)))
         try:
             # The keepers have no end of their own: one that is over has failed.
             await asyncio.wait([pump, *keepers], return_when=asyncio.FIRST_COMPLETED)
@@ -117,7 +120,8 @@ class Worker:
                     task.result()
             await self._wind_down()
         except asyncio.CancelledError:
-            self._stopping = self._forced = True
+            self._stopping = True
+            self._store.patient = False
             self._wake.set()
             # An exchange that is under way comes to its end, or what it claims would be lost.
             await asyncio.gather(pump, return_exceptions=True)
@@ -166,7 +170,7 @@ class Worker:
             return []
         nonce = secrets.randbits(60)
         try:
-            lost, claimed = await self._ask(
+            lost, claimed = await self._store.ask(
                 lambda again: deliver.exchange(
                     done,
                     queues=self._queues,
@@ -183,26 +187,6 @@ class Worker:
         for settlement in lost:
             log("settle refused: the lease is lost", job_id=settlement.id, epoch=settlement.epoch)
         return claimed
-
-    async def _ask(self, make: Callable[[bool], Plan[T]]) -> T:
-        """Ask the store, for as long as it takes it to come back."""
-        wait = _FIRST_TROUBLE_SECONDS
-        again = False
-        while True:
-            try:
-                return await asyncio.get_running_loop().run_in_executor(
-                    self._store_threads, self._run_plan, make, again
-                )
-            except StoreUnavailable as error:
-                if self._forced:
-                    raise
-                log("the store does not answer", level=logging.WARNING, error=str(error))
-            again = True  # what was sent may have arrived
-            await asyncio.sleep(wait)
-            wait = min(wait * 2, _TROUBLE_LIMIT_SECONDS)
-
-    def _run_plan(self, make: Callable[[bool], Plan[T]], again: bool) -> T:
-        return self._engine.run(lambda retried: make(retried or again), "transaction")
 
     def _begin(self, claimed: Claimed) -> None:
         handler = self._registry.get(claimed.kind)
@@ -273,7 +257,9 @@ class Worker:
             asked = time.monotonic()
             try:
                 async with asyncio.timeout(self._lease_seconds * 2 / 3):
-                    kept = await self._ask(lambda _: deliver.renew(self.name, self._lease_seconds))
+                    kept = await self._store.ask(
+                        lambda _: deliver.renew(self.name, self._lease_seconds)
+                    )
             except TimeoutError:
                 kept = set()
             for task, (claimed, context) in list(self._running.items()):
@@ -282,21 +268,10 @@ class Worker:
                     context.lost = True
                     task.cancel()
 
-    async def _recover(self) -> None:
-        """Take back what dead workers held. Any worker does it; there is no leader."""
-        while True:
-            recovered = await self._ask(lambda _: deliver.reclaim(_RECLAIM_LIMIT))
-            for job in recovered:
-                log("recovered from a dead worker", job_id=job.job_id, fate=job.fate)
-            if recovered:
-                self._wake.set()
-            else:
-                await asyncio.sleep(self._lease_seconds / 4 * (0.5 + random.random()))
-
     async def _wind_down(self) -> None:
         """Wait for the handlers, then hand back what has not ended."""
         deadline = time.monotonic() + self._grace_seconds
-        while self._running and not self._forced:
+        while self._running and self._store.patient:
             left = deadline - time.monotonic()
             if left <= 0:
                 break

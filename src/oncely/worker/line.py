@@ -1,0 +1,48 @@
+"""The worker's line to the store, which may be gone for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final, TypeVar
+
+from oncely.model.errors import StoreUnavailable
+from oncely.store.engine import Engine
+from oncely.store.plan import Plan
+from oncely.worker.events import log
+
+T = TypeVar("T")
+_FIRST_WAIT_SECONDS: Final = 0.1
+_WAIT_LIMIT_SECONDS: Final = 5.0
+
+
+class Line:
+    """`patient` waits for a store that does not answer; otherwise that is an error."""
+
+    def __init__(self, engine: Engine, threads: Executor) -> None:
+        self._engine = engine
+        self._threads = threads
+        self.patient = True
+
+    async def ask(self, make: Callable[[bool], Plan[T]]) -> T:
+        """Run the plan, in a transaction. It is made with True if an earlier try may have
+        arrived."""
+        wait = _FIRST_WAIT_SECONDS
+        again = False
+        while True:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._threads, self._run, make, again
+                )
+            except StoreUnavailable as error:
+                if not self.patient:
+                    raise
+                log("the store does not answer", level=logging.WARNING, error=str(error))
+            again = True
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, _WAIT_LIMIT_SECONDS)
+
+    def _run(self, make: Callable[[bool], Plan[T]], again: bool) -> T:
+        return self._engine.run(lambda retried: make(retried or again), "transaction")

@@ -1,0 +1,58 @@
+"""What any worker does for all: take back the jobs of the dead, and prune what is over."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from oncely.model.retention import Retention
+from oncely.store import deliver
+from oncely.store.plan import Plan
+from oncely.store.upkeep import BEGINNING, Pruned, ids_made_by, prune_jobs, prune_keys
+from oncely.worker.events import log
+from oncely.worker.line import Line
+
+_RECLAIM_LIMIT: Final = 100
+_PRUNE_LIMIT: Final = 100
+_PRUNE_PAUSE_SECONDS: Final = 0.02
+_FORGET_SECONDS: Final = 60.0
+
+
+async def recover(store: Line, lease_seconds: float, wake: Callable[[], None]) -> None:
+    while True:
+        recovered = await store.ask(lambda _: deliver.reclaim(_RECLAIM_LIMIT))
+        for job in recovered:
+            log("recovered from a dead worker", job_id=job.job_id, fate=job.fate)
+        if recovered:
+            wake()
+        else:
+            await asyncio.sleep(lease_seconds / 4 * (0.5 + random.random()))
+
+
+async def forget(store: Line, retention: Retention) -> None:
+    """In small steps, with a pause after each, so that nobody has to wait for it."""
+    while True:
+        before = ids_made_by(time.time() - min(retention.by_state.values()) * 86_400)
+        after: str | None = BEGINNING
+        while after is not None:
+            after = (await store.ask(partial(_prune, retention, after, before))).after
+            await asyncio.sleep(_PRUNE_PAUSE_SECONDS)
+        keys = _PRUNE_LIMIT
+        while keys == _PRUNE_LIMIT:
+            keys = await store.ask(lambda _: prune_keys(_PRUNE_LIMIT))
+            await asyncio.sleep(_PRUNE_PAUSE_SECONDS)
+        await asyncio.sleep(_FORGET_SECONDS * (0.5 + random.random()))
+
+
+def _prune(retention: Retention, after: str, before: str, _: bool) -> Plan[Pruned]:
+    return prune_jobs(
+        retention.by_state,
+        key_retention_days=retention.key_days,
+        after=after,
+        before=before,
+        limit=_PRUNE_LIMIT,
+    )
