@@ -35,6 +35,14 @@ def fill(app: Oncely, count: int) -> None:
     )
 
 
+def top_up(app: Oncely, number: int) -> int:
+    """There must be something to hit; how many jobs were added."""
+    if app.jobs(state="pending", limit=1):
+        return 0
+    jobs = [NewJob("work", 0.02, idempotency_key=f"more:{number}:{n}") for n in range(200)]
+    return app.enqueue_many(jobs).inserted
+
+
 def finish(app: Oncely, url: str) -> None:
     """The faults are over: everything must end, within a bound."""
     workers = [start(run_worker, url, LEASE_SECONDS) for _ in range(2)]
@@ -83,12 +91,8 @@ def test_workers_killed_200_times_under_load_lose_and_double_nothing(url: str) -
                 workers[place].kill()
                 workers[place].join()
                 workers[place] = start(run_worker, url, LEASE_SECONDS)
-                if number % 20 == 19 and not app.jobs(state="pending", limit=1):
-                    app.enqueue_many(
-                        NewJob("work", 0.02, idempotency_key=f"more:{number}:{n}")
-                        for n in range(200)
-                    )
-                    count += 200
+                if number % 20 == 19:
+                    count += top_up(app, number)
         finally:
             end(workers)
         finish(app, url)
@@ -112,12 +116,7 @@ def test_workers_stalled_past_their_lease_50_times_settle_nothing_late(url: str)
                 for worker in asleep:
                     os.kill(worker.pid or 0, signal.SIGSTOP)
                 time.sleep(LEASE_SECONDS * 1.5)
-                if not app.jobs(state="pending", limit=1):
-                    app.enqueue_many(
-                        NewJob("work", 0.02, idempotency_key=f"more:{number}:{n}")
-                        for n in range(200)
-                    )
-                    count += 200
+                count += top_up(app, number)
                 for worker in asleep:
                     os.kill(worker.pid or 0, signal.SIGCONT)
                 time.sleep(random.uniform(0, 0.1))

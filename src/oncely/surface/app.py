@@ -27,7 +27,7 @@ from oncely.model.transition import STATES, State
 from oncely.store import look, steer
 from oncely.store.engine import Finding
 from oncely.store.url import open_engine
-from oncely.worker.worker import Worker
+from oncely.worker.worker import Worker, WorkerOptions
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -259,21 +259,14 @@ class Oncely:
         self._middleware.append(function)
         return function
 
-    def worker(
-        self,
-        *,
-        queues: Sequence[str] | None = None,
-        concurrency: int = 16,
-        lease_seconds: float = 60.0,
-        poll_seconds: float = 1.0,
-        grace_seconds: float = 30.0,
-    ) -> Worker:
-        """A worker for these queues, or for all: `.run()` runs it until SIGTERM or SIGINT.
+    def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
+        """A worker: `.run()` runs it until SIGTERM or SIGINT. The options:
 
-        - `concurrency`: so many handlers at once. `def` handlers run in threads.
-        - `lease_seconds`: so long after a worker died its jobs go to others.
-        - `poll_seconds`: an idle worker looks at least this often.
-        - `grace_seconds`: so long running handlers may go on when the worker is told to stop.
+        - `queues`: the lanes it takes from; without it, all.
+        - `concurrency`: so many handlers at once, 16. `def` handlers run in threads.
+        - `lease_seconds`: so long after a worker died its jobs go to others; 60.
+        - `poll_seconds`: an idle worker looks at least this often; 1.
+        - `grace_seconds`: so long running handlers may go on when it is told to stop; 30.
         """
         return Worker(
             self._engine,
@@ -281,30 +274,12 @@ class Oncely:
             self._middleware,
             self._executor,
             self._retention,
-            queues=queues,
-            concurrency=concurrency,
-            lease_seconds=lease_seconds,
-            poll_seconds=poll_seconds,
-            grace_seconds=grace_seconds,
+            **options,
         )
 
-    async def run_worker(
-        self,
-        *,
-        queues: Sequence[str] | None = None,
-        concurrency: int = 16,
-        lease_seconds: float = 60.0,
-        poll_seconds: float = 1.0,
-        grace_seconds: float = 30.0,
-    ) -> None:
+    async def run_worker(self, **options: Unpack[WorkerOptions]) -> None:
         """`worker(...)` in the running event loop."""
-        await self.worker(
-            queues=queues,
-            concurrency=concurrency,
-            lease_seconds=lease_seconds,
-            poll_seconds=poll_seconds,
-            grace_seconds=grace_seconds,
-        ).arun()
+        await self.worker(**options).arun()
 
     def drain(self, *, queues: Sequence[str] | None = None) -> int:
         """Run all that is due, in this process, and return how many executions there were."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 from oncely.flow.context import Context
 from oncely.flow.execute import Middleware, execute
@@ -34,6 +34,16 @@ MAX_RESULT_BYTES: Final = 1024 * 1024
 DEFAULT_RETRY: Final = Retry()
 _FIRST_POLL_SECONDS: Final = 0.02
 _NO_HANDLER_SECONDS: Final = 30.0
+
+
+class WorkerOptions(TypedDict, total=False):
+    """The options of `Oncely.worker`, explained there."""
+
+    queues: Sequence[str] | None
+    concurrency: int
+    lease_seconds: float
+    poll_seconds: float
+    grace_seconds: float
 
 
 class Worker:

@@ -1,6 +1,8 @@
 select
     j.id::text, j.kind, j.queue, s.state, j.payload::text, o.result::text, o.error::text,
-    j.priority, coalesce(o.attempt, s.attempts), j.max_attempts, j.timeout_seconds,
+    j.priority,
+    coalesce(o.attempt, s.attempts + case when s.state = 'running' then 1 else 0 end),
+    j.max_attempts, j.timeout_seconds,
     j.idempotency_key, j.unique_key, j.group_key, j.tags::text,
     (extract(epoch from j.created_at) * 1000000)::bigint,
     (extract(epoch from s.due_at) * 1000000)::bigint,

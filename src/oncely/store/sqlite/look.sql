@@ -1,6 +1,8 @@
 select
     j.id, j.kind, j.queue, s.state, j.payload, o.result, o.error,
-    j.priority, coalesce(o.attempt, s.attempts), j.max_attempts, j.timeout_seconds,
+    j.priority,
+    coalesce(o.attempt, s.attempts + case when s.state = 'running' then 1 else 0 end),
+    j.max_attempts, j.timeout_seconds,
     j.idempotency_key, j.unique_key, j.group_key, j.tags,
     j.created_at, s.due_at, o.ended_at, o.epoch, o.worker, o.started_at
 from json_each(:doc) i
