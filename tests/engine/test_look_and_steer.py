@@ -7,6 +7,7 @@ import pytest
 
 from oncely import Execution, JobNotFound, NewJob, Oncely, UsageError, WrongState
 from oncely.model.transition import STATES, State
+from oncely.store import steer
 from oncely.store.deliver import Settlement
 from tests.engine.steps import (
     bring,
@@ -269,3 +270,13 @@ def test_no_verb_that_does_io_lacks_its_twin() -> None:
     untwinned = {name for name in public if f"a{name}" not in public and name[1:] not in public}
     no_io = {"job", "middleware", "worker"}
     assert untwinned == {"examine", "run_worker"} | no_io
+
+
+def test_a_replay_sent_again_after_a_lost_answer_is_done(app: Oncely) -> None:
+    job_id = app.enqueue("k", unique_key="u").job_id
+    bring(app, job_id, "failed")
+    app.replay(job_id)
+    app._engine.run(lambda _: steer.replay(job_id, again=True), "transaction")
+    assert len(claim(app, limit=2)) == 1
+    with pytest.raises(WrongState):
+        app.replay(job_id)

@@ -46,7 +46,7 @@ def replay_failed(
 def _replayed(engine: Engine, job_id: str) -> bool:
     """False if somebody else was first, or holds its unique key: then it is left as it is."""
     try:
-        engine.run(lambda _: steer.replay(job_id), "transaction")
+        engine.run(lambda again: steer.replay(job_id, again=again), "transaction")
     except (UniqueKeyTaken, WrongState):
         return False
     return True

@@ -29,11 +29,17 @@ def cancel(job_id: str) -> Plan[None]:
     raise StoreUnavailable(f"job {job_id} kept moving while it was cancelled: repeat the call")
 
 
-def replay(job_id: str) -> Plan[None]:
-    """Put a failed job back. To be run in a transaction: an error undoes what went before."""
+def replay(job_id: str, *, again: bool = False) -> Plan[None]:
+    """Put a failed job back. To be run in a transaction: an error undoes what went before.
+
+    `again` says that this was sent before and the answer was lost: a job that is on its way was
+    put back by that.
+    """
     yield from _hold_again(job_id)
     if not (yield Statement("replay", {"id": job_id})):
         state = yield from _state(job_id)
+        if again and state in ("pending", "running"):
+            return
         raise WrongState(job_id, state, "replayed", states_before("replay"))
 
 

@@ -184,7 +184,7 @@ class Oncely:
         `UniqueKeyTaken` names the job that holds its unique key meanwhile, if one does.
         """
         _refuse_malformed(job_id)
-        self._engine.run(lambda _: steer.replay(job_id), "transaction")
+        self._engine.run(lambda again: steer.replay(job_id, again=again), "transaction")
 
     async def areplay(self, job_id: str) -> None:
         await self._aside(self.replay, job_id)
