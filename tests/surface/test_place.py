@@ -1,5 +1,7 @@
 """Where the store is: named by option or environment, never made by looking, never betrayed."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,21 @@ def test_looking_makes_no_file(
         "one with `oncely migrate`\n"
     )
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("args", READING, ids=lambda args: str(args[0]))
+def test_looking_leaves_another_program_s_database_alone(
+    args: list[str], here: Command, folder: Path
+) -> None:
+    path = folder / "other.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table theirs (id)")
+    before = path.read_bytes()
+    done = here(*args, "--url", f"sqlite:///{path}")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"oncely: there is no store at {path}: ")
+    assert path.read_bytes() == before
+    assert list(folder.iterdir()) == [path]
 
 
 def test_a_folder_that_is_not_there(here: Command, folder: Path) -> None:

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -213,6 +213,18 @@ def _is_same(file: str, path: Path | None) -> bool:
         return path is not None and os.path.samefile(file, path)
     except OSError:
         return False
+
+
+def is_store(path: Path) -> bool:
+    """Whether the file is there and has our tables. Looks only, and makes nothing."""
+    if not path.exists():
+        return False
+    with (
+        _translated(path),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection,
+    ):
+        (begun,) = Library("sqlite").get("schema_begun", ":{name}")
+        return connection.execute(begun.text).fetchone() is not None
 
 
 def _size(path: str) -> int:

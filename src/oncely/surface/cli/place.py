@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from oncely.model.errors import InvalidInput, OncelyError, StoreUnavailable
+from oncely.store.sqlite.engine import is_store
 from oncely.store.url import sqlite_path
 from oncely.surface.app import DEFAULT_URL, Oncely
 from oncely.surface.cli.options import Options
@@ -25,7 +26,7 @@ def opened(options: Options, *, create: bool = False) -> Iterator[Oncely]:
     """The store; with `create`, a missing SQLite file is made."""
     url = address(options.url)
     path = file_of(url)
-    if path is not None and not create and not path.exists():
+    if path is not None and not create and not is_store(path):
         raise StoreUnavailable(
             f"there is no store at {path.absolute()}: check --url or $ONCELY_URL, or make one "
             "with `oncely migrate`"
