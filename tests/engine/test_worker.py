@@ -539,6 +539,33 @@ def test_a_running_job_can_be_cancelled_and_its_end_is_refused(app: Oncely) -> N
     assert get(app, other.job_id).state == "completed"
 
 
+def test_a_running_handler_is_cancelled_once_its_worker_notices_that_the_job_is_gone(
+    app: Oncely,
+) -> None:
+    """By a cancel from outside here, but it is the same for a lease that others took back."""
+    seen: list[str] = []
+    worker = app.worker(lease_seconds=0.3, poll_seconds=60)
+
+    @app.job("k")
+    async def handle(ctx: Context) -> None:
+        await asyncio.to_thread(app.cancel, ctx.job_id)
+        try:
+            async with asyncio.timeout(60):
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+        finally:
+            worker.stop()
+
+    receipt = app.enqueue("k")
+    worker.run()
+    assert seen == ["cancelled"]
+    job = get(app, receipt.job_id)
+    assert (job.state, outcomes(job)) == ("cancelled", [("cancelled", 1)])
+    assert app.jobs(state="pending") == []
+
+
 def test_the_same_end_sent_again_after_a_lost_answer_is_accepted(app: Oncely) -> None:
     app.enqueue("k")
     claimed = claim(app)

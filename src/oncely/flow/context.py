@@ -7,7 +7,6 @@ import time
 from concurrent.futures import Future
 from typing import Any
 
-from oncely.model.errors import LeaseLost
 from oncely.store.deliver import Claimed
 
 
@@ -41,9 +40,3 @@ class Context:
             logging.getLogger("oncely.job"),
             {"job_id": self.job_id, "execution_id": self.execution_id, "kind": self.kind},
         )
-
-    def check(self) -> None:
-        """`LeaseLost` if this execution no longer holds its job: for long loops in `def` handlers,
-        which cannot be interrupted from outside."""
-        if self.lost:
-            raise LeaseLost(self.job_id, self.epoch)

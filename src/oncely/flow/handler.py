@@ -73,10 +73,6 @@ class Registry:
         handler = self._handlers.get(kind)
         return handler.queue if handler else "default"
 
-    @property
-    def kinds(self) -> list[str]:
-        return sorted(self._handlers)
-
 
 def _second_parameter(kind: str, function: Callable[..., Any]) -> tuple[bool, Any]:
     if not callable(function):
