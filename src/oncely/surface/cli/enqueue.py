@@ -15,7 +15,7 @@ from cyclopts import Group, Parameter
 from oncely.model.draft import draft
 from oncely.model.errors import InvalidInput
 from oncely.model.job import NewJob, Receipt
-from oncely.surface.app import MAX_PAYLOAD_BYTES
+from oncely.surface.base import MAX_PAYLOAD_BYTES
 from oncely.surface.cli.options import DEFAULTS, Options
 from oncely.surface.cli.place import opened
 from oncely.surface.cli.say import answer, screen

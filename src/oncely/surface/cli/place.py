@@ -13,7 +13,8 @@ from urllib.parse import unquote_to_bytes
 from oncely.model.errors import InvalidInput, OncelyError, StoreUnavailable
 from oncely.store.sqlite.engine import is_store
 from oncely.store.url import sqlite_path
-from oncely.surface.app import DEFAULT_URL, Oncely
+from oncely.surface.app import Oncely
+from oncely.surface.base import DEFAULT_URL
 from oncely.surface.cli.options import Options
 
 _QUERY: Final = re.compile(r"\?\w+=")

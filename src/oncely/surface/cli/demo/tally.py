@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from oncely.model.job import Job
-from oncely.surface.app import LIST_LIMIT, Oncely
+from oncely.surface.app import Oncely
 from oncely.surface.cli.demo.crew import Record
 from oncely.surface.cli.demo.publisher import KIND, QUEUE
+from oncely.surface.looking import LIST_LIMIT
 
 
 class Tally(msgspec.Struct, frozen=True):

@@ -1,0 +1,131 @@
+"""What every verb of `Oncely` stands on: the store, its threads, and how it all ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
+from threading import Lock
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from weakref import WeakSet
+
+from oncely.flow.aside import aside
+from oncely.flow.enqueue import Enqueuer
+from oncely.flow.execute import Middleware
+from oncely.flow.handler import Registry
+from oncely.model.errors import JobNotFound
+from oncely.model.retention import Retention
+from oncely.store.url import open_engine
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound="Base")
+DEFAULT_URL: Final = "sqlite:///oncely.db"
+DEFAULT_RETENTION: Final = Retention()
+MAX_PAYLOAD_BYTES: Final = 1024 * 1024
+_THREADS: Final = 4
+_JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Base:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        schema: str = "oncely",
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+        retention: Retention = DEFAULT_RETENTION,
+    ) -> None:
+        self.url = url if url is not None else os.environ.get("ONCELY_URL") or DEFAULT_URL
+        self._engine = open_engine(self.url, schema=schema)
+        self._max_payload_bytes = max_payload_bytes
+        self._retention = retention
+        self._registry = Registry()
+        self._middleware: list[Middleware] = []
+        self._begin()
+        _apps.add(self)
+
+    def _begin(self) -> None:
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="oncely")
+        self._enqueuer = Enqueuer(
+            self._engine,
+            self._executor,
+            queue_of=self._registry.queue_of,
+            max_payload_bytes=self._max_payload_bytes,
+        )
+
+    def _begin_after_fork(self) -> None:
+        """The child has neither the parent's threads nor the right to its connections."""
+        self._engine.renew()
+        self._begin()
+
+    def close(self) -> None:
+        self._enqueuer.close()
+        self._executor.shutdown()
+        self._engine.close()
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
+
+
+def twin(
+    verb: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The async twin of a verb that does I/O: the same, beside the event loop."""
+
+    @wraps(verb)
+    async def awaited(self: S, /, *args: P.args, **options: P.kwargs) -> T:
+        return await aside(self._executor, lambda: verb(self, *args, **options))
+
+    awaited.__name__ = f"a{verb.__name__}"
+    awaited.__qualname__ = awaited.__qualname__.replace(verb.__name__, awaited.__name__)
+    awaited.__doc__ = f"The async twin of `{verb.__name__}`."
+    return awaited
+
+
+def is_job_id(job_id: Any) -> bool:
+    return isinstance(job_id, str) and _JOB_ID.fullmatch(job_id) is not None
+
+
+def refuse_malformed(job_id: Any) -> None:
+    if not is_job_id(job_id):
+        raise JobNotFound(str(job_id))
+
+
+_apps: WeakSet[Base] = WeakSet()
+_forking: list[Base] = []
+_fork_lock = Lock()
+
+
+def _before_fork() -> None:
+    _fork_lock.acquire()
+    _forking.extend(_apps)
+    for app in _forking:
+        app._engine.pause()
+
+
+def _after_fork_in_parent() -> None:
+    for app in _forking:
+        app._engine.resume()
+    _end_fork()
+
+
+def _after_fork_in_child() -> None:
+    for app in _forking:
+        app._begin_after_fork()
+    _end_fork()
+
+
+def _end_fork() -> None:
+    _forking.clear()
+    _fork_lock.release()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

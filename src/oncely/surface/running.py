@@ -1,0 +1,72 @@
+"""The verbs that run jobs: handlers, middleware, workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, Unpack
+
+from oncely.flow.execute import Middleware
+from oncely.model.retry import Retry
+from oncely.surface.base import Base
+from oncely.worker.worker import Worker, WorkerOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_RETRY: Final = Retry()
+
+
+class Running(Base):
+    def job(
+        self,
+        kind: str,
+        *,
+        queue: str = "default",
+        retry: Retry = DEFAULT_RETRY,
+        timeout: float | None = None,
+    ) -> Callable[[F], F]:
+        """The decorated function, `async def` or `def`, handles jobs of this kind.
+
+        It takes a `Context` and, if it wants it, the payload, converted to the type of its
+        annotation. What it returns is kept as the result.
+        """
+
+        def register(function: F) -> F:
+            self._registry.add(kind, function, queue=queue, retry=retry, timeout=timeout)
+            return function
+
+        return register
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """`async def around(ctx, call): ...; return await call(ctx)`, around every handler. The
+        first one that was added is the outermost."""
+        self._middleware.append(function)
+        return function
+
+    def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
+        """A worker: `.run()` runs it until SIGTERM or SIGINT. The options:
+
+        - `queues`: the lanes it takes from; without it, all.
+        - `concurrency`: so many handlers at once, 16. `def` handlers run in threads.
+        - `lease_seconds`: so long after a worker died its jobs go to others; 60.
+        - `poll_seconds`: an idle worker looks at least this often; 1.
+        - `grace_seconds`: so long running handlers may go on when it is told to stop; 30.
+        """
+        return Worker(
+            self._engine,
+            self._registry,
+            self._middleware,
+            self._executor,
+            self._retention,
+            **options,
+        )
+
+    async def run_worker(self, **options: Unpack[WorkerOptions]) -> None:
+        """`worker(...)` in the running event loop."""
+        await self.worker(**options).arun()
+
+    def drain(self, *, queues: Sequence[str] | None = None) -> int:
+        """Run all that is due, in this process, and return how many executions there were."""
+        return asyncio.run(self.adrain(queues=queues))
+
+    async def adrain(self, *, queues: Sequence[str] | None = None) -> int:
+        return await self.worker(queues=queues).drain()
