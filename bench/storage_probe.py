@@ -19,6 +19,7 @@ from contextlib import contextmanager
 import psycopg
 
 from oncely import NewJob, Oncely
+from oncely.store import claim as claims
 from oncely.store import deliver
 from tests.cluster import Cluster
 
@@ -57,7 +58,7 @@ def drain(app: Oncely, side: psycopg.Connection | None, claim: int) -> float:
     started = swept = time.perf_counter()
     while True:
         claimed = app._engine.run(
-            lambda _: deliver.claim(
+            lambda _: claims.claim(
                 "default",
                 worker="probe",
                 nonce=random.getrandbits(62),

@@ -3,54 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, assert_never
+from typing import Any, Final, Literal, assert_never, cast
 
 import msgspec
 
+from oncely.model.event import What
 from oncely.model.outcome import Back, Failure, Rest, Verdict
 from oncely.model.transition import State
-from oncely.store.plan import Plan, Row, Statement, document
+from oncely.store.claim import QUEUES, Claimed, Fence, claim, claimed_before
+from oncely.store.effects import hold_for
+from oncely.store.lanes import Claim, Outlook, claim_shared
+from oncely.store.plan import Plan, Statement, document
+from oncely.store.story import REPEATS
 
 CRASH_LIMIT: Final = 3
-QUEUES: Final = 1_000
-"""So many queues are looked at in one exchange; each has a nonce of its own."""
 _CRASH: Final = Failure("WorkerDied", "the worker's lease ran out while it ran this job")
 _POISON: Final = Failure(
     "PoisonPill",
     f"the worker died or stalled {CRASH_LIMIT} times in a row while it ran this job; it is not "
     "tried again by itself",
 )
-
-
-class Fence(msgspec.Struct, frozen=True):
-    """What every write of an execution must show."""
-
-    epoch: int
-    nonce: int
-
-
-class Claimed(msgspec.Struct, frozen=True):
-    """One delivery of a job, and what its earlier deliveries have used up."""
-
-    job_id: str
-    fence: Fence
-    kind: str
-    queue: str
-    payload: str
-    attempts: int
-    crashes: int
-    defers: int
-    max_attempts: int | None
-    timeout_seconds: float | None
-    age_seconds: float
-
-    @property
-    def attempt(self) -> int:
-        return self.attempts + 1
-
-    @property
-    def execution_id(self) -> str:
-        return f"{self.job_id}.{self.fence.epoch}.{self.fence.nonce:x}"
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -69,6 +41,31 @@ class Settlement(msgspec.Struct, frozen=True):
     error: str | None = None
     epoch: int = 0
     nonce: int = 0
+    doubts: list[str] = []
+    """The effects that the job is held for."""
+    maybe_written: bool = False
+    """Its handler may have completed the job itself, in a transaction."""
+
+    @property
+    def what(self) -> What:
+        """How the execution ended, in one word."""
+        return cast("What", self.state or self.outcome or "released")
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the handler came to an end. A job that is only handed back says nothing that
+        could come too late."""
+        return self.what != "released"
+
+    def trace(self) -> dict[str, Any]:
+        """What is kept of it when it was refused."""
+        return {
+            "id": self.id,
+            "epoch": self.epoch,
+            "nonce": self.nonce,
+            "attempt": self.attempt,
+            "outcome": self.what,
+        }
 
     def under(self, fence: Fence) -> Settlement:
         """With what it must show; without it, it is refused."""
@@ -86,53 +83,11 @@ class Recovered(msgspec.Struct, frozen=True):
     fate: Literal["untried", "crashed", "poisoned"]
 
 
-def claim(
-    queue: str,
-    *,
-    worker: str,
-    nonce: int,
-    lease_seconds: float,
-    limit: int,
-    started: int | None = None,
-) -> Plan[list[Claimed]]:
-    """Jobs that are due, in order. The first `started` of them (all, if not said) are begun."""
-    rows = yield Statement(
-        "claim",
-        {
-            "queue": queue,
-            "worker": worker,
-            "nonce": nonce,
-            "lease_us": round(lease_seconds * 1_000_000),
-            "limit": limit,
-            "started": limit if started is None else started,
-        },
-    )
-    return [_claimed(row) for row in rows]
-
-
-def _claimed(row: Row) -> Claimed:
-    job_id, epoch, nonce, *rest = row
-    return Claimed(job_id, Fence(epoch, nonce), *rest)
-
-
-def waiting_queues() -> Plan[list[str]]:
-    """The queues in which something waits, due or not."""
-    rows = yield Statement("queues_waiting")
-    return [row[0] for row in rows]
-
-
-def renew(worker: str, lease_seconds: float) -> Plan[set[int]]:
-    """Renew all leases of a worker; the epochs that it still holds."""
-    rows = yield Statement(
-        "renew", {"worker": worker, "lease_us": round(lease_seconds * 1_000_000)}
-    )
-    return {row[0] for row in rows}
-
-
-def claimed_before(worker: str, nonce: int) -> Plan[list[Claimed]]:
-    """What an exchange has claimed whose answer was lost."""
-    rows = yield Statement("claimed", {"worker": worker, "nonce": nonce, "beyond": nonce + QUEUES})
-    return [_claimed(row) for row in rows]
+def renew(worker: str, lease_seconds: float) -> Plan[set[tuple[int, str]]]:
+    """Renew all leases of a worker; the epoch and id of each job that it still holds. One that was
+    cancelled is missing from a lease that goes on."""
+    rows = yield Statement("renew", {"worker": worker, "lease_us": _microseconds(lease_seconds)})
+    return {(epoch, id) for epoch, ids in rows for id in msgspec.json.decode(ids)}
 
 
 def settle(settlements: Sequence[Settlement], *, again: bool = False) -> Plan[list[Settlement]]:
@@ -146,44 +101,61 @@ def settle(settlements: Sequence[Settlement], *, again: bool = False) -> Plan[li
     def refused() -> list[Settlement]:
         return [s for s in settlements if (s.id, s.epoch) not in accepted]
 
-    if again:
-        accepted.update((yield document("settled", settlements)))
+    if asked := [s for s in settlements if again or s.maybe_written]:
+        accepted.update((yield document("settled", asked)))
     if waiting := refused():
         accepted.update((yield document("settle", waiting)))
     if late := [s for s in refused() if s.state is not None]:
         accepted.update((yield document("settle_late", late)))
+    for held in settlements:
+        if held.doubts and (held.id, held.epoch) in accepted:
+            yield from hold_for(held.id, held.doubts)
+    if ends := [s.trace() for s in refused() if s.has_end]:
+        yield document("keep_refused", ends, limit=REPEATS)
     return refused()
+
+
+def is_settled(settlement: Settlement) -> Plan[bool]:
+    """Whether an end of this execution was written."""
+    return bool((yield document("settled", [settlement])))
+
+
+class Exchanged(msgspec.Struct, frozen=True):
+    refused: list[Settlement]
+    claimed: list[Claimed]
 
 
 def exchange(
     done: Sequence[Settlement],
     *,
-    queues: Sequence[str] | None,
+    outlook: Outlook,
     worker: str,
     nonce: int,
     lease_seconds: float,
     limit: int,
     again: bool,
-) -> Plan[tuple[list[Settlement], list[Claimed]]]:
-    """Settle what is done and claim up to `limit` jobs, in one transaction: the settlements that
-    were refused, and the jobs."""
-    lost = (yield from settle(done, again=again)) if done else []
+) -> Plan[Exchanged]:
+    """Settle what is done and claim up to `limit` jobs where the outlook says that some are due,
+    in one transaction."""
+    refused = (yield from settle(done, again=again)) if done else []
     claimed: list[Claimed] = []
     if limit and again:
         claimed = yield from claimed_before(worker, nonce)
     if limit and not claimed:
-        names = queues if queues is not None else (yield from waiting_queues())
+        names = sorted(outlook.due)
         first = nonce % len(names) if names else 0
         for n, queue in enumerate([*names[first:], *names[:first]][:QUEUES]):
-            if len(claimed) < limit:
+            room = limit - len(claimed)
+            if not room:
+                break
+            if queue in outlook.shared:
+                wanted = Claim(queue, worker, nonce + n, _microseconds(lease_seconds), room)
+                claimed += yield from claim_shared(outlook, wanted)
+            else:
                 claimed += yield from claim(
-                    queue,
-                    worker=worker,
-                    nonce=nonce + n,
-                    lease_seconds=lease_seconds,
-                    limit=limit - len(claimed),
+                    queue, worker=worker, nonce=nonce + n, lease_seconds=lease_seconds, limit=room
                 )
-    return lost, claimed
+    return Exchanged(refused, claimed)
 
 
 def settlement(claimed: Claimed, verdict: Verdict) -> Settlement:
@@ -195,13 +167,13 @@ def settlement(claimed: Claimed, verdict: Verdict) -> Settlement:
         claimed.fence
     )
     match verdict:
-        case Rest(state, result):
-            return msgspec.structs.replace(base, state=state, result=result)
+        case Rest(state, result, _, doubts):
+            return msgspec.structs.replace(base, state=state, result=result, doubts=doubts)
         case Back(outcome, delay_seconds, attempts, defers):
             return msgspec.structs.replace(
                 base,
                 outcome=outcome,
-                delay_us=round(delay_seconds * 1_000_000),
+                delay_us=_microseconds(delay_seconds),
                 attempts=attempts,
                 defers=defers,
             )
@@ -233,3 +205,7 @@ def reclaim(limit: int) -> Plan[list[Recovered]]:
         },
     )
     return [Recovered(*row) for row in rows]
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)

@@ -64,10 +64,18 @@ taken as (
             else true
         end
     on conflict do nothing
-    returning id, queue, priority, due_at, created_at
+    returning id, queue, priority, due_at, created_at, group_key
 ),
 waiting as (
-    insert into oncely.ready (queue, priority, due_at, id, attempts)
-    select queue, priority, due_at, id, 0 from taken
+    insert into oncely.ready (queue, priority, lane, due_at, id, attempts)
+    select queue, priority,
+        case when group_key is null then '' when due_at > created_at then 'later'
+            else 'g:' || group_key end,
+        due_at, id, 0
+    from taken
+),
+woken as (
+    select count(oncely.wake(t.queue)) as queues
+    from (select distinct queue from taken where due_at <= created_at) t
 )
-select id::text, due_at > created_at from taken
+select id::text, due_at > created_at from taken where (select queues from woken) >= 0

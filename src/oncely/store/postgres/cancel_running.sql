@@ -27,5 +27,8 @@ ended as (
 freed as (
     delete from oncely.unique_key u using ended e, oncely.job j
     where j.id = e.job_id and u.kind = j.kind and u.key = j.unique_key and u.job_id = j.id
+),
+told as (
+    select count(oncely.tell_waiters(e.ids)) as n from (select array_agg(job_id) as ids from ended) e
 )
-select job_id::text from ended
+select job_id::text from ended where (select n from told) >= 0

@@ -1,7 +1,11 @@
--- Take the jobs that are due, under one new lease; the first `started` of them begin at once.
--- Scanned level by level, so that jobs due later on a high level cost the levels below nothing.
+-- Take the due jobs without a group, under one new lease; the first `started` of them begin at
+-- once. Scanned level by level, so that jobs due later on a high level cost the levels below
+-- nothing. Of a queue with limits nothing is taken: that needs more than one statement.
 with recursive level (priority) as (
-    select max(r.priority) from oncely.ready r where r.queue = :queue
+    select max(r.priority) from oncely.ready r
+    where r.queue = :queue and not exists (
+        select from oncely.flow_limit f where f.scope = 'queue' and f.name = :queue
+    )
     union all
     select (select max(r.priority) from oncely.ready r
             where r.queue = :queue and r.priority < level.priority)
@@ -12,7 +16,7 @@ took as (
         select due.ctid
         from level cross join lateral (
             select r.ctid from oncely.ready r
-            where r.queue = :queue and r.priority = level.priority
+            where r.queue = :queue and r.priority = level.priority and r.lane = ''
                 and r.due_at <= (select clock_timestamp())
             order by r.due_at, r.id limit :limit
             for update skip locked
@@ -25,15 +29,17 @@ took as (
 -- Read once: a subquery could be read once per job, and each would get a lease of its own.
 clock as materialized (select clock_timestamp() as now),
 held as (
-    insert into oncely.lease (nonce, worker, ids, started, claimed_at, expires_at)
-    select :nonce, :worker, array_agg(t.id order by t.priority desc, t.due_at, t.id),
+    insert into oncely.lease (nonce, worker, queue, ids, started, claimed_at, expires_at)
+    select :nonce, :worker, :queue, array_agg(t.id order by t.priority desc, t.due_at, t.id),
         least(count(*), :started), c.now, c.now + :lease_us * interval '1 microsecond'
     from took t, clock c
     group by c.now
     returning epoch, nonce, claimed_at
 )
-select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.payload::text, t.attempts, t.crashes,
-    t.defers, j.max_attempts, j.timeout_seconds,
-    extract(epoch from h.claimed_at - j.created_at)::float8
+select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.group_key, j.payload::text, t.attempts,
+    t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
+    extract(epoch from h.claimed_at - j.created_at)::float8, q.retry::text, q.timeout_seconds,
+    extract(epoch from h.claimed_at - t.due_at)::float8
 from held h cross join took t join oncely.job j on j.id = t.id
+left join oncely.queue q on q.name = j.queue
 order by t.priority desc, t.due_at, t.id

@@ -1,8 +1,10 @@
-select j.id::text, l.epoch, l.nonce, j.kind, j.queue, j.payload::text, s.attempts, s.crashes,
-    s.defers, j.max_attempts, j.timeout_seconds,
-    extract(epoch from l.claimed_at - j.created_at)::float8
+select j.id::text, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload::text, s.attempts,
+    s.crashes, s.defers, j.max_attempts, j.timeout_seconds,
+    extract(epoch from l.claimed_at - j.created_at)::float8, q.retry::text, q.timeout_seconds,
+    extract(epoch from l.claimed_at - s.due_at)::float8
 from oncely.lease l cross join unnest(l.ids) with ordinality m (id, n)
 join oncely.job j on j.id = m.id
 join oncely.standing s on s.job_id = m.id
+left join oncely.queue q on q.name = j.queue
 where l.worker = :worker and l.nonce >= :nonce and l.nonce < :beyond
 order by l.epoch, m.n

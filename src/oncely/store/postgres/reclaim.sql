@@ -10,7 +10,7 @@ with dead as (
 ),
 member as materialized (
     select d.epoch, d.nonce, d.worker, d.claimed_at, m.id, m.n <= d.started as tried,
-        j.queue, j.priority, j.kind, j.unique_key, clock_timestamp() as now,
+        j.queue, j.priority, j.kind, j.unique_key, j.group_key, clock_timestamp() as now,
         s.due_at, s.attempts, s.crashes + 1 as crashes, s.defers
     from dead d cross join unnest(d.ids) with ordinality m (id, n)
     join oncely.job j on j.id = m.id
@@ -32,16 +32,26 @@ crashed as (
     from member where tried and crashes < :crash_limit
 ),
 waiting as (
-    insert into oncely.ready (queue, priority, due_at, id, attempts, crashes, defers)
-    select queue, priority, case when tried then now else due_at end, id, attempts,
+    insert into oncely.ready (queue, priority, lane, due_at, id, attempts, crashes, defers)
+    select queue, priority, case when group_key is null then '' else 'later' end,
+        case when tried then now else due_at end, id, attempts,
         case when tried then crashes else crashes - 1 end, defers
     from member where not tried or crashes < :crash_limit
+    returning queue
 ),
 freed as (
     delete from oncely.unique_key u using member m, poisoned p
     where p.job_id = m.id and u.kind = m.kind and u.key = m.unique_key and u.job_id = m.id
+),
+woken as (
+    select count(oncely.wake(w.queue)) as queues from (select distinct queue from waiting) w
+),
+told as (
+    select count(oncely.tell_waiters(e.ids)) as n
+    from (select array_agg(job_id) as ids from poisoned) e
 )
 select m.id::text, m.epoch, m.kind, m.queue, m.worker,
     case when not m.tried then 'untried' when m.crashes >= :crash_limit then 'poisoned'
         else 'crashed' end
 from member m
+where (select queues from woken) >= 0 and (select n from told) >= 0

@@ -12,8 +12,10 @@ kept as (
     returning job_id, due_at
 ),
 waiting as (
-    insert into oncely.ready (queue, priority, due_at, id, attempts)
-    select j.queue, j.priority, k.due_at, j.id, 0
+    insert into oncely.ready (queue, priority, lane, due_at, id, attempts)
+    select j.queue, j.priority, case when j.group_key is null then '' else 'later' end, k.due_at, j.id, 0
     from kept k join oncely.job j on j.id = k.job_id
-)
-select job_id::text from kept
+    returning queue
+),
+woken as (select count(oncely.wake(w.queue)) as queues from waiting w)
+select job_id::text from kept where (select queues from woken) >= 0

@@ -43,6 +43,7 @@ ended as (
     )
     select id, state, epoch, attempt, worker, claimed_at, now, error::json, result::json
     from held where state is not null
+    returning job_id
 ),
 back as (
     insert into oncely.execution (
@@ -61,14 +62,23 @@ untried as (
     where h.state is null and h.outcome is null
 ),
 waiting as (
-    insert into oncely.ready (queue, priority, due_at, id, attempts, crashes, defers)
-    select j.queue, j.priority, b.due_at, j.id, b.attempts, b.crashes, b.defers
+    insert into oncely.ready (queue, priority, lane, due_at, id, attempts, crashes, defers)
+    select j.queue, j.priority, case when j.group_key is null then '' else 'later' end, b.due_at, j.id, b.attempts, b.crashes, b.defers
     from (select * from back union all select * from untried) b
     join oncely.job j on j.id = b.job_id
+    returning queue, due_at
 ),
 freed as (
     delete from oncely.unique_key u using held h, oncely.job j
     where h.state in ('completed', 'failed', 'cancelled') and j.id = h.id
         and u.kind = j.kind and u.key = j.unique_key and u.job_id = j.id
+),
+woken as (
+    select count(oncely.wake(w.queue)) as queues
+    from (select distinct queue from waiting where due_at <= clock_timestamp()) w
+),
+told as (
+    select count(oncely.tell_waiters(e.ids)) as n from (select array_agg(job_id) as ids from ended) e
 )
 select id::text, epoch from held
+where (select queues from woken) >= 0 and (select n from told) >= 0

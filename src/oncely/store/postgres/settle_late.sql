@@ -15,7 +15,9 @@ mine as materialized (
 gone as (
     delete from oncely.ready r using mine m, oncely.job j
     where j.id = m.id
-        and r.queue = j.queue and r.priority = j.priority and r.due_at = m.due_at and r.id = m.id
+        and r.queue = j.queue and r.priority = j.priority
+        and r.lane = any (array['', 'later', 'g:' || j.group_key])
+        and r.due_at = m.due_at and r.id = m.id
     returning r.id
 ),
 ended as (
@@ -25,6 +27,7 @@ ended as (
     select m.id, m.state, m.epoch, m.attempt, m.worker, m.started_at, clock_timestamp(),
         m.error::json, m.result::json
     from mine m join gone g on g.id = m.id
+    returning job_id
 ),
 forgotten as (
     delete from oncely.execution e using mine m, gone g
@@ -34,5 +37,9 @@ freed as (
     delete from oncely.unique_key u using mine m, gone g, oncely.job j
     where g.id = m.id and j.id = m.id and m.state in ('completed', 'failed', 'cancelled')
         and u.kind = j.kind and u.key = j.unique_key and u.job_id = j.id
+),
+told as (
+    select count(oncely.tell_waiters(e.ids)) as n from (select array_agg(job_id) as ids from ended) e
 )
 select m.id::text, m.epoch from mine m join gone g on g.id = m.id
+where (select n from told) >= 0

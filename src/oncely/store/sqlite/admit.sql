@@ -58,8 +58,11 @@ where case
     else true
 end;
 
-insert into oncely_ready (queue, priority, due_at, id, attempts)
-select j.queue, j.priority, j.due_at, j.id, 0
+insert into oncely_ready (queue, priority, lane, due_at, id, attempts)
+select j.queue, j.priority,
+    case when j.group_key is null then '' when j.due_at > j.created_at then 'later'
+        else 'g:' || j.group_key end,
+    j.due_at, j.id, 0
 from json_each(:doc) d join oncely_job j on j.id = json_extract(d.value, '$.id');
 
 select j.id, j.due_at > j.created_at

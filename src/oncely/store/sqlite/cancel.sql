@@ -4,7 +4,8 @@ select r.id, 'cancelled', r.attempts, (select now from oncely_clock)
 from oncely_job j
 join oncely_standing s on s.job_id = j.id
 join oncely_ready r
-    on r.queue = j.queue and r.priority = j.priority and r.due_at = s.due_at and r.id = j.id
+    on r.queue = j.queue and r.priority = j.priority
+    and r.lane in ('', 'later', 'g:' || j.group_key) and r.due_at = s.due_at and r.id = j.id
 where j.id = :id;
 
 delete from oncely_unique_key
@@ -13,14 +14,19 @@ where (kind, key, job_id) in (
     from oncely_job j
     join oncely_standing s on s.job_id = j.id
     join oncely_ready r
-        on r.queue = j.queue and r.priority = j.priority and r.due_at = s.due_at and r.id = j.id
+        on r.queue = j.queue and r.priority = j.priority
+        and r.lane in ('', 'later', 'g:' || j.group_key) and r.due_at = s.due_at and r.id = j.id
     where j.id = :id
 );
 
 delete from oncely_ready
-where (queue, priority, due_at, id) in (
-    select j.queue, j.priority, s.due_at, j.id
-    from oncely_job j join oncely_standing s on s.job_id = j.id
+where (queue, priority, lane, due_at, id) in (
+    select j.queue, j.priority, r.lane, r.due_at, j.id
+    from oncely_job j
+    join oncely_standing s on s.job_id = j.id
+    join oncely_ready r
+        on r.queue = j.queue and r.priority = j.priority
+        and r.lane in ('', 'later', 'g:' || j.group_key) and r.due_at = s.due_at and r.id = j.id
     where j.id = :id
 )
 returning id

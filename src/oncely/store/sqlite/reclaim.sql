@@ -42,8 +42,8 @@ cross join oncely_standing s on s.job_id = m.value
 where l.expires_at = 0 and m.key < l.started
     and not exists (select 1 from oncely_outcome o where o.job_id = m.value);
 
-insert into oncely_ready (queue, priority, due_at, id, attempts, crashes, defers)
-select j.queue, j.priority, s.due_at, j.id, s.attempts, s.crashes, s.defers
+insert into oncely_ready (queue, priority, lane, due_at, id, attempts, crashes, defers)
+select j.queue, j.priority, case when j.group_key is null then '' else 'later' end, s.due_at, j.id, s.attempts, s.crashes, s.defers
 from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_job j on j.id = m.value
 cross join oncely_standing s on s.job_id = m.value

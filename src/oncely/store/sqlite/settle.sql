@@ -59,8 +59,8 @@ where json_extract(d.value, '$.state') is null and json_extract(d.value, '$.outc
     );
 
 -- Back in line: after an execution, or, with neither state nor outcome, untried and as it was.
-insert into oncely_ready (queue, priority, due_at, id, attempts, crashes, defers)
-select j.queue, j.priority, s.due_at, j.id, s.attempts, s.crashes, s.defers
+insert into oncely_ready (queue, priority, lane, due_at, id, attempts, crashes, defers)
+select j.queue, j.priority, case when j.group_key is null then '' else 'later' end, s.due_at, j.id, s.attempts, s.crashes, s.defers
 from json_each(:doc) d
 cross join oncely_job j on j.id = json_extract(d.value, '$.id')
 cross join oncely_standing s on s.job_id = j.id

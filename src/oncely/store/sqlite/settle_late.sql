@@ -13,7 +13,8 @@ cross join oncely_execution e
     and e.nonce = json_extract(d.value, '$.nonce') and e.outcome = 'crashed'
 cross join oncely_job j on j.id = e.job_id
 cross join oncely_ready r
-    on r.queue = j.queue and r.priority = j.priority and r.due_at = e.due_at and r.id = j.id
+    on r.queue = j.queue and r.priority = j.priority
+    and r.lane in ('', 'later', 'g:' || j.group_key) and r.due_at = e.due_at and r.id = j.id
 where json_extract(d.value, '$.state') is not null
     and e.epoch = (select max(x.epoch) from oncely_execution x where x.job_id = e.job_id);
 
@@ -28,13 +29,16 @@ where (kind, key, job_id) in (
 );
 
 delete from oncely_ready
-where (queue, priority, due_at, id) in (
-    select j.queue, j.priority, e.due_at, j.id
+where (queue, priority, lane, due_at, id) in (
+    select j.queue, j.priority, r.lane, r.due_at, j.id
     from json_each(:doc) d
     cross join oncely_outcome o
         on o.job_id = json_extract(d.value, '$.id') and o.epoch = json_extract(d.value, '$.epoch')
     cross join oncely_execution e on e.job_id = o.job_id and e.epoch = o.epoch
     cross join oncely_job j on j.id = o.job_id
+    cross join oncely_ready r
+        on r.queue = j.queue and r.priority = j.priority
+        and r.lane in ('', 'later', 'g:' || j.group_key) and r.due_at = e.due_at and r.id = j.id
 );
 
 delete from oncely_execution

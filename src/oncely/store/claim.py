@@ -1,0 +1,82 @@
+"""Plans of the claim: take jobs that are due, under a lease."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from oncely.store.plan import Plan, Row, Statement
+
+QUEUES: Final = 1_000
+"""So many queues are looked at in one exchange; each has a nonce of its own."""
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """What every write of an execution must show."""
+
+    epoch: int
+    nonce: int
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """One delivery of a job, and what its earlier deliveries have used up."""
+
+    job_id: str
+    fence: Fence
+    kind: str
+    queue: str
+    group_key: str | None
+    payload: str
+    attempts: int
+    crashes: int
+    defers: int
+    max_attempts: int | None
+    timeout_seconds: float | None
+    age_seconds: float
+    queue_retry: str | None
+    queue_timeout_seconds: float | None
+    waited_seconds: float
+
+    @property
+    def attempt(self) -> int:
+        return self.attempts + 1
+
+    @property
+    def execution_id(self) -> str:
+        return f"{self.job_id}.{self.fence.epoch}.{self.fence.nonce:x}"
+
+
+def claim(
+    queue: str,
+    *,
+    worker: str,
+    nonce: int,
+    lease_seconds: float,
+    limit: int,
+    started: int | None = None,
+) -> Plan[list[Claimed]]:
+    """Due jobs without a group from a queue without limits, in order. The first `started` of them
+    (all, if not said) are begun."""
+    rows = yield Statement(
+        "claim",
+        {
+            "queue": queue,
+            "worker": worker,
+            "nonce": nonce,
+            "lease_us": round(lease_seconds * 1_000_000),
+            "limit": limit,
+            "started": limit if started is None else started,
+        },
+    )
+    return claimed_rows(rows)
+
+
+def claimed_before(worker: str, nonce: int) -> Plan[list[Claimed]]:
+    """What an exchange has claimed whose answer was lost."""
+    rows = yield Statement("claimed", {"worker": worker, "nonce": nonce, "beyond": nonce + QUEUES})
+    return claimed_rows(rows)
+
+
+def claimed_rows(rows: list[Row]) -> list[Claimed]:
+    return [Claimed(job_id, Fence(epoch, nonce), *rest) for job_id, epoch, nonce, *rest in rows]

@@ -1,0 +1,121 @@
+"""Plans of flow: set, look at, hold and spend the limits of queues and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from oncely.model.flow import Group, Limit, Queue, Rate
+from oncely.model.retry import Retry
+from oncely.store.plan import Plan, Statement, document
+
+Scope = Literal["queue", "group"]
+COUNT_LIMIT: Final = 10_001
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What is to be changed: the options that are named in `given`."""
+
+    given: frozenset[str]
+    concurrency: int | None = None
+    rate: Rate | None = None
+    paused: bool | None = None
+    retry: Retry | None = None
+    timeout_seconds: float | None = None
+
+
+def change(scope: Scope, name: str, new: Change) -> Plan[None]:
+    """In a transaction."""
+    if new.given & {"concurrency", "rate", "paused"}:
+        count, seconds = new.rate or (None, None)
+        yield Statement(
+            "limits_set",
+            {
+                "scope": scope,
+                "name": name,
+                "paused": new.paused,
+                "set_concurrency": "concurrency" in new.given,
+                "concurrency": new.concurrency,
+                "set_rate": "rate" in new.given,
+                "rate_count": count,
+                "rate_seconds": seconds,
+            },
+        )
+        yield Statement("limits_drop", {"scope": scope, "name": name})
+    if new.given & {"retry", "timeout"}:
+        yield Statement(
+            "queue_set",
+            {
+                "name": name,
+                "set_retry": "retry" in new.given,
+                "retry": None if new.retry is None else msgspec.json.encode(new.retry).decode(),
+                "set_timeout": "timeout" in new.given,
+                "timeout_seconds": new.timeout_seconds,
+            },
+        )
+
+
+def queues() -> Plan[list[Queue]]:
+    rows = yield Statement("queues_list", {"count_limit": COUNT_LIMIT})
+    return [
+        Queue(
+            name,
+            bool(paused),
+            concurrency,
+            _rate(count, seconds),
+            None if retry is None else msgspec.json.decode(retry, type=Retry),
+            timeout,
+            waiting,
+            running,
+        )
+        for name, paused, concurrency, count, seconds, retry, timeout, waiting, running in rows
+    ]
+
+
+def groups() -> Plan[list[Group]]:
+    rows = yield Statement("groups_list")
+    return [
+        Group(key, bool(paused), concurrency, _rate(count, seconds), running)
+        for key, paused, concurrency, count, seconds, running in rows
+    ]
+
+
+def hold(scope: Scope, names: Sequence[str]) -> Plan[dict[str, Limit]]:
+    """The limits among these, ours until the end of the transaction.
+
+    What runs is counted in a statement of its own: one that begins before the lock is there may
+    not see the claim that held it before.
+    """
+    wanted = [{"scope": scope, "name": name} for name in names]
+    found: dict[str, Limit] = {}
+    for _, name, held, paused, concurrency, count, seconds, tokens, at_us in (
+        yield document("limits_hold", wanted)
+    ):
+        found[name] = (
+            Limit(True, bool(paused), concurrency, _rate(count, seconds), tokens or 0.0, 0, at_us)
+            if held
+            else Limit(held=False)
+        )
+    counted = [name for name, limit in found.items() if limit.concurrency is not None]
+    if counted:
+        records = [{"scope": scope, "name": name} for name in counted]
+        for _, name, running in (yield document("limits_running", records)):
+            found[name] = msgspec.structs.replace(found[name], running=running)
+    return found
+
+
+def spend(scope: Scope, limits: dict[str, Limit]) -> Plan[None]:
+    """Write down what is left of the rates that were used."""
+    spent = [
+        {"scope": scope, "name": name, "tokens": limit.tokens, "at_us": limit.at_us}
+        for name, limit in limits.items()
+        if limit.rate is not None
+    ]
+    if spent:
+        yield document("limits_spend", spent)
+
+
+def _rate(count: int | None, seconds: float | None) -> Rate | None:
+    return None if count is None or seconds is None else (count, seconds)
