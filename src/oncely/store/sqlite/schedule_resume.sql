@@ -1,0 +1,6 @@
+-- The ticks of the pause are not made up for.
+update oncely_schedule
+set due_at = case when paused_at is null then due_at else (select now from oncely_clock) end,
+    paused_at = null
+where name = :name
+returning name
