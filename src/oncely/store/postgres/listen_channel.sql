@@ -1,0 +1,1 @@
+select oncely.channel()
