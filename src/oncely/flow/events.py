@@ -1,0 +1,78 @@
+"""What happens is told: as log records, and to the hooks of an app."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from oncely.model.event import ROUTINE, Event, What
+
+Hook = Callable[[Event], object]
+Place = Literal["enqueue", "worker"]
+_LOGGERS: Final = {
+    "enqueue": logging.getLogger("oncely.enqueue"),
+    "worker": logging.getLogger("oncely.worker"),
+}
+_STEPS: Final[dict[What, str]] = {"enqueued": "enqueue", "claimed": "claim"}
+
+
+def log(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
+    """A line of words, and fields for machines."""
+    _log("worker", level, event, fields)
+
+
+def _log(place: Place, level: int, event: str, fields: dict[str, Any]) -> None:
+    logger = _LOGGERS[place]
+    if logger.isEnabledFor(level):
+        told = " ".join(f"{name}={value}" for name, value in fields.items())
+        logger.log(level, "%s %s", event, told, extra={"oncely": {"event": event, **fields}})
+
+
+class Events:
+    """The ears of one app. While nobody listens, nothing is made up to be told."""
+
+    def __init__(self) -> None:
+        self._hooks: list[Hook] = []
+
+    def add(self, hook: Hook) -> None:
+        self._hooks = [*self._hooks, hook]
+
+    def wanted(self, place: Place) -> Callable[[What], bool] | None:
+        """Which events somebody listens to; None if nobody does. Asked once per batch."""
+        if self._hooks or _LOGGERS[place].isEnabledFor(logging.DEBUG):
+            return lambda _: True
+        if _LOGGERS[place].isEnabledFor(logging.INFO):
+            return lambda what: what not in ROUTINE
+        return None
+
+    def tell(self, place: Place, events: Iterable[Event]) -> None:
+        for event in events:
+            # What happens to every job would drown the rest, in a log that is kept at INFO.
+            level = logging.DEBUG if event.what in ROUTINE else logging.INFO
+            if _LOGGERS[place].isEnabledFor(level):
+                _log(place, level, _step(event), _fields(event))
+            for hook in self._hooks:
+                try:
+                    hook(event)
+                except Exception:
+                    _LOGGERS[place].exception(
+                        "the event hook %r raised on %s of job %s", hook, event.what, event.job_id
+                    )
+
+
+def _step(event: Event) -> str:
+    if event.what == "deduplicated":
+        return "enqueue" if event.boundary == "enqueue" else "settle"
+    return _STEPS.get(event.what, "settle")
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.structs.asdict(event)
+    fields["error"] = event.reason
+    told = {
+        name: value for name, value in fields.items() if value is not None and value is not False
+    }
+    return {"outcome": told.pop("what"), **told}

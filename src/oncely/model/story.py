@@ -1,0 +1,243 @@
+"""The story of a job, put together from what the store remembers of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from oncely.model.event import Boundary, Event, Key, What
+from oncely.model.transition import ACTIVE, State
+
+Make = Callable[..., Event]
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """What the enqueue said."""
+
+    job_id: str
+    kind: str
+    queue: str
+    idempotency_key: str | None
+    unique_key: str | None
+    at: datetime
+    due_at: datetime
+
+
+class Now(msgspec.Struct, frozen=True):
+    """How the job stands, and by which moment."""
+
+    at: datetime
+    state: State
+    due_at: datetime
+    attempts: int
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Who runs it now, or has fetched it ahead and not `begun`."""
+
+    epoch: int
+    worker: str
+    claimed_at: datetime
+    expires_at: datetime
+    begun: bool
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """An end. `began_at` is None if the job was ended while it waited; `due_at` is when it was due
+    again, None if it came to rest."""
+
+    what: What
+    epoch: int | None
+    attempt: int
+    worker: str | None
+    began_at: datetime | None
+    ended_at: datetime
+    due_at: datetime | None
+    error: Any
+
+
+class Repeat(msgspec.Struct, frozen=True):
+    at: datetime
+    boundary: Boundary
+    key: Key | None
+    epoch: int | None
+    attempt: int | None
+    worker: str | None
+    refused: What | None
+
+
+class Story(msgspec.Struct, frozen=True):
+    """What happened to a job, in order; `str(story)` has a line for each event.
+
+    `now` says in words what the job waits for, or where it runs.
+    """
+
+    job_id: str
+    kind: str
+    queue: str
+    state: State
+    events: list[Event]
+    now: str
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __str__(self) -> str:
+        head = f"job {self.job_id}, kind {self.kind}, queue {self.queue}"
+        return "\n".join([head, *map(line, self.events), f"now: {self.now}"])
+
+
+def tell(
+    enqueued: Enqueued,
+    now: Now,
+    lease: Lease | None,
+    deliveries: Sequence[Delivery],
+    repeats: Sequence[Repeat],
+) -> Story:
+    """In the order of the epochs, which no clock can turn round; a repeat goes by its moment."""
+    event = partial(Event, job_id=enqueued.job_id, kind=enqueued.kind, queue=enqueued.queue)
+    events = [_enqueue(enqueued, event)]
+    due_at = enqueued.due_at
+    for delivery in sorted(deliveries, key=_order):
+        events += _delivery(delivery, due_at, event)
+        due_at = delivery.due_at or due_at
+    if lease is not None:
+        events.append(_claim(lease, now, due_at, event))
+    for repeat in sorted(repeats, key=lambda repeat: (repeat.at, repeat.boundary != "enqueue")):
+        events.insert(_place(repeat, events), _repeat(repeat, event))
+    return Story(
+        enqueued.job_id, enqueued.kind, enqueued.queue, now.state, events, _now(now, lease)
+    )
+
+
+def _order(delivery: Delivery) -> float:
+    """A job that was ended while it waited has had its last delivery."""
+    return float("inf") if delivery.epoch is None else delivery.epoch
+
+
+def _enqueue(enqueued: Enqueued, event: Make) -> Event:
+    return event(
+        what="enqueued",
+        at=enqueued.at,
+        idempotency_key=enqueued.idempotency_key,
+        unique_key=enqueued.unique_key,
+        due_at=_later(enqueued.due_at, enqueued.at),
+    )
+
+
+def _delivery(delivery: Delivery, due_at: datetime, event: Make) -> Iterator[Event]:
+    who = {"epoch": delivery.epoch, "attempt": delivery.attempt, "worker": delivery.worker}
+    ran = None
+    if delivery.began_at is not None:
+        ran = (delivery.ended_at - delivery.began_at).total_seconds()
+        waited = (delivery.began_at - due_at).total_seconds()
+        yield event(what="claimed", at=delivery.began_at, waited_seconds=max(0.0, waited), **who)
+    replayed = delivery.what == "failed" and delivery.due_at is not None
+    yield event(
+        what=delivery.what,
+        at=delivery.ended_at,
+        due_at=None if replayed else _later(delivery.due_at, delivery.ended_at),
+        error=delivery.error,
+        ran_seconds=ran,
+        **who,
+    )
+    if replayed:
+        yield event(what="replayed", at=delivery.due_at)
+
+
+def _later(due_at: datetime | None, at: datetime) -> datetime | None:
+    """None if it was due at once."""
+    return due_at if due_at is not None and due_at > at else None
+
+
+def _claim(lease: Lease, now: Now, due_at: datetime, event: Make) -> Event:
+    return event(
+        what="claimed",
+        at=lease.claimed_at,
+        epoch=lease.epoch,
+        attempt=now.attempts + 1,
+        worker=lease.worker,
+        waited_seconds=max(0.0, (lease.claimed_at - due_at).total_seconds()),
+    )
+
+
+def _repeat(repeat: Repeat, event: Make) -> Event:
+    return event(
+        what="deduplicated",
+        at=repeat.at,
+        boundary=repeat.boundary,
+        key=repeat.key,
+        epoch=repeat.epoch,
+        attempt=repeat.attempt,
+        worker=repeat.worker,
+        refused=repeat.refused,
+    )
+
+
+def _place(repeat: Repeat, events: Sequence[Event]) -> int:
+    """After all that had happened by then. A store's clock may not tell two moments apart: then an
+    end that came too late had its reason before it, and a call most likely came first."""
+    for place in range(len(events), 1, -1):
+        before = events[place - 1]
+        after_ties = repeat.boundary == "delivery" or before.boundary == "enqueue"
+        if before.at is not None and (
+            before.at < repeat.at or (after_ties and before.at == repeat.at)
+        ):
+            return place
+    return 1
+
+
+def _now(now: Now, lease: Lease | None) -> str:
+    if now.state not in ACTIVE:
+        return now.state
+    if lease is not None:
+        begun = "running" if lease.begun else "fetched ahead, not begun,"
+        return (
+            f"{begun} since {shown(lease.claimed_at)} on worker {lease.worker}, whose lease lasts "
+            f"until {shown(lease.expires_at)}"
+        )
+    if now.state == "scheduled":
+        return f"waits, due in {(now.due_at - now.at).total_seconds():.0f} s"
+    if now.state == "pending":
+        return f"waits for a worker, due since {shown(now.due_at)}"
+    return now.state
+
+
+def line(event: Event) -> str:
+    """One line, whatever is in the error."""
+    moment = "" if event.at is None else f"{shown(event.at)}  "
+    return f"{moment}{event.what:<12}  {', '.join(_details(event))}".rstrip()
+
+
+def _details(event: Event) -> Iterator[str]:
+    if event.boundary == "enqueue":
+        yield f"at enqueue, by its {event.key} key"
+    elif event.boundary == "delivery":
+        yield f"at delivery: too late to be settled as {event.refused}"
+    for name in ("idempotency", "unique"):
+        key = getattr(event, f"{name}_key")
+        if key is not None:
+            yield f"{name} key {key}"
+    if event.epoch is not None:
+        yield f"epoch {event.epoch}"
+    if event.attempt is not None and event.epoch is not None:
+        yield f"attempt {event.attempt}"
+    if event.worker is not None:
+        yield f"by {event.worker}"
+    if event.ran_seconds is not None:
+        yield f"after {event.ran_seconds:.3f} s"
+    if event.due_at is not None and event.at is not None:
+        yield f"due in {(event.due_at - event.at).total_seconds():g} s"
+    if event.reason is not None:
+        yield event.reason
+
+
+def shown(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03} UTC"

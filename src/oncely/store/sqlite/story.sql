@@ -1,0 +1,19 @@
+-- All that happened to a job. A row has the name of what it tells; then when that was, when its
+-- delivery began, when the job is due next or how long the lease lasts; then who.
+select 'now', c.now, null, s.due_at, s.state, null, s.attempts, null, null, null, null
+from oncely_clock c cross join oncely_standing s where s.job_id = :id
+union all
+select 'lease', l.claimed_at, null, l.expires_at, case when m.key < l.started then 'begun' end,
+    l.epoch, null, l.worker, null, null, null
+from oncely_lease l cross join json_each(l.ids) m where m.value = :id
+union all
+select 'delivery', e.ended_at, e.started_at, e.due_at, e.outcome, e.epoch, e.attempt, e.worker,
+    null, null, e.error
+from oncely_execution e where e.job_id = :id
+union all
+select 'rest', o.ended_at, o.started_at, null, o.state, o.epoch, o.attempt, o.worker, null, null,
+    o.error
+from oncely_outcome o where o.job_id = :id
+union all
+select 'repeat', r.at, null, null, r.outcome, r.epoch, r.attempt, r.worker, r.boundary, r.key, null
+from oncely_repeat r where r.job_id = :id
