@@ -1,13 +1,23 @@
-"""`Context`: what a handler knows of the execution it is."""
+"""`Context`: what a handler knows of the execution it is, and the verbs of its effects."""
 
 from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import Future
-from typing import Any
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, Unpack
 
-from oncely.store.deliver import Claimed
+from oncely.flow.complete import Completion
+from oncely.flow.effect import Effects, Steps, adrive, drive
+from oncely.flow.enqueue import Enqueuer
+from oncely.model.effect import OnDoubt, check_name
+from oncely.model.errors import InvalidInput
+from oncely.model.job import NewJob, Options
+from oncely.model.keys import join
+from oncely.store.claim import Claimed
+from oncely.store.engine import Engine
 
 
 class Context:
@@ -15,10 +25,20 @@ class Context:
 
     `job_id` is the same in every delivery and replay, `execution_id` new in each. `deadline` is
     the moment on the loop's clock (`time.monotonic`) at which the execution times out, or None.
+    In an `async def` handler the verbs are awaited, in a `def` handler they are not.
     """
 
     def __init__(
-        self, claimed: Claimed, payload: Any, *, max_attempts: int, deadline: float | None
+        self,
+        claimed: Claimed,
+        payload: Any,
+        *,
+        max_attempts: int,
+        deadline: float | None,
+        engine: Engine,
+        store_threads: Executor,
+        enqueuer: Enqueuer,
+        is_async: bool,
     ) -> None:
         self.job_id = claimed.job_id
         self.execution_id = claimed.execution_id
@@ -30,8 +50,14 @@ class Context:
         self.payload = payload
         self.deadline = deadline
         self.begun = time.monotonic()
-        self.lost = False
         self.thread: Future[Any] | None = None
+        self.effects = Effects(claimed.job_id, claimed.fence)
+        self.completion = Completion(engine, store_threads, claimed, self.effects)
+        self._engine = engine
+        self._store_threads = store_threads
+        self._enqueuer = enqueuer
+        self._is_async = is_async
+        self._children: Counter[tuple[str, str | None]] = Counter()
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -40,3 +66,71 @@ class Context:
             logging.getLogger("oncely.job"),
             {"job_id": self.job_id, "execution_id": self.execution_id, "kind": self.kind},
         )
+
+    def key(self, name: str) -> str:
+        """A key for the other side, the same in every delivery and replay of this job."""
+        return join((self.job_id, check_name(name)))
+
+    def step(
+        self, name: str, function: Callable[..., Any], *args: Any, key_ttl: float | None = None
+    ) -> Any:
+        """Do what may be repeated: `function(*args)`, until its result is recorded, then never
+        again. `key_ttl` is how many seconds the other side remembers `ctx.key(name)`: after that a
+        repeat is in doubt."""
+        return self._perform(self.effects.step(name, function, args, key_ttl))
+
+    def fence(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *args: Any,
+        verify: Callable[..., Any] | None = None,
+        in_doubt: OnDoubt = "hold",
+        not_done: tuple[type[BaseException], ...] = (),
+    ) -> Any:
+        """Do what must not be repeated: `function(*args)`, at most once.
+
+        If an execution ended in the middle of it, `verify(*args)` is asked: None or False means
+        that it did not happen, anything else that it did, and is its result. Without `verify` the
+        job is held for a person (`hold`), or it is done again (`retry`), or taken for done
+        (`assume_done`). An exception that is one of `not_done` proves that nothing happened.
+        """
+        return self._perform(
+            self.effects.fence(
+                name, function, args, verify=verify, in_doubt=in_doubt, not_done=not_done
+            )
+        )
+
+    def transaction(self) -> Any:
+        """A transaction on the store's database, with `async with` or, in a `def` handler, `with`.
+        At its end the job is completed in it, under the fence: all of it is there, or nothing."""
+        return self.completion.atransaction() if self._is_async else self.completion.transaction()
+
+    def complete(self, result: Any = None, *, tx: Any) -> Any:
+        """Complete the job in your own open transaction on the store's database, or in that of
+        `ctx.transaction()`. `LeaseLost` if the job is not this execution's any more: let it roll
+        your transaction back."""
+        if self._is_async:
+            return self.completion.acomplete(result, tx)
+        return self.completion.complete(result, tx)
+
+    def enqueue(
+        self, kind: str, payload: Any = None, *, tx: Any = None, **options: Unpack[Options]
+    ) -> Any:
+        """Enqueue a child. Without an idempotency key of its own it gets one that is derived from
+        this job, the kind and how many such children came before: a rerun makes no second child."""
+        if options.get("idempotency_key") is None:
+            options["idempotency_key"] = self._child_key(kind, options.get("queue"))
+        new = NewJob(kind, payload, **options)
+        return self._enqueuer.aone(new, tx) if self._is_async else self._enqueuer.one(new, tx)
+
+    def _child_key(self, kind: str, queue: str | None) -> str:
+        if not isinstance(kind, str):
+            raise InvalidInput(f"kind is {kind!r}; expected a string")
+        self._children[kind, queue] += 1
+        return join((self.job_id, "child", kind, self._children[kind, queue]))
+
+    def _perform(self, steps: Steps[Any]) -> Any:
+        if self._is_async:
+            return adrive(steps, self._engine, self._store_threads)
+        return drive(steps, self._engine)

@@ -1,0 +1,136 @@
+"""Effects: what a handler does to the world, and what follows from what the ledger says of it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+from oncely.model import payload
+from oncely.model.errors import InvalidInput
+from oncely.model.keys import check_key, shown
+
+Verb = Literal["step", "fence"]
+Source = Literal["returned", "unkept", "verified", "assumed", "resolved"]
+OnDoubt = Literal["hold", "retry", "assume_done"]
+ARGUMENTS_LIMIT: Final = 4_000
+RESULT_LIMIT_BYTES: Final = 1024 * 1024
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What the ledger knew of an effect when this execution came to it."""
+
+    state: Literal["begun", "in_doubt", "done"]
+    verb: Verb
+    fingerprint: str
+    epoch: int
+    age_seconds: float
+    """Since the effect was first begun."""
+    source: Source | None
+    result: str | None
+
+
+Move = Literal["recorded", "again", "ask", "assume", "hold"]
+
+
+def judge(
+    entry: Entry, *, key_ttl: float | None, can_ask: bool, on_doubt: OnDoubt, verb: Verb
+) -> Move:
+    """What to do about an effect that was begun before.
+
+    A step may be repeated while the other side remembers its key. Of a fence nobody knows whether
+    it happened: it is asked for, or done as was declared.
+    """
+    if entry.state == "done":
+        return "recorded"
+    if verb == "step":
+        return "again" if key_ttl is None or entry.age_seconds < key_ttl else "hold"
+    if can_ask:
+        return "ask"
+    match on_doubt:
+        case "retry":
+            return "again"
+        case "assume_done":
+            return "assume"
+        case _:
+            return "hold"
+
+
+def check_name(name: Any) -> str:
+    return check_key(name, "the name of the effect")
+
+
+def check_on_doubt(value: Any) -> OnDoubt:
+    if value not in get_args(OnDoubt):
+        raise InvalidInput(
+            f"in_doubt is {shown(value)}; expected {', '.join(map(repr, get_args(OnDoubt)))}"
+        )
+    return value  # type: ignore[no-any-return]
+
+
+def check_key_ttl(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InvalidInput(
+            f"key_ttl is {shown(value)}; expected the seconds for which the other side remembers "
+            "the key, or None if it always does"
+        )
+    return float(value)
+
+
+def fingerprint(arguments: Sequence[Any]) -> str:
+    """Equal for equal arguments; of one that is no JSON value only its type counts."""
+    return payload.fingerprint("effect", [_plain(argument) for argument in arguments])
+
+
+def told(arguments: Sequence[Any]) -> str:
+    """The arguments as they are kept, for the person who may have to decide."""
+    text = msgspec.json.encode([_plain(argument) for argument in arguments]).decode()
+    return text if len(text) <= ARGUMENTS_LIMIT else f"{text[:ARGUMENTS_LIMIT]}…"
+
+
+def _plain(argument: Any) -> Any:
+    try:
+        return payload.decode(payload.encode(argument, max_bytes=RESULT_LIMIT_BYTES))
+    except InvalidInput:
+        return f"<{type(argument).__module__}.{type(argument).__qualname__}>"
+
+
+def kept(value: Any) -> tuple[Source, str | None]:
+    """A result in the form in which it is kept; one that cannot be is not lost sight of."""
+    try:
+        return "returned", payload.encode(value, max_bytes=RESULT_LIMIT_BYTES)
+    except InvalidInput:
+        return "unkept", None
+
+
+def proves_not_done(error: BaseException, not_done: tuple[type[BaseException], ...]) -> bool:
+    """Whether the error shows that nothing was sent: a refused connection, or one of those that
+    the caller knows. A time-out shows nothing."""
+    return isinstance(error, not_done) or _refused(error, depth=10)
+
+
+def _refused(error: BaseException, depth: int) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        # One per address of the other side: all of them must have refused.
+        return all(_refused(member, depth - 1) for member in error.exceptions)
+    if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
+        return True
+    return depth > 0 and any(_refused(cause, depth - 1) for cause in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """How the HTTP clients wrap what the socket said. Not `__context__`: that may be an earlier
+    error which was dealt with."""
+    candidates = (
+        error.__cause__,
+        getattr(error, "reason", None),
+        getattr(error, "os_error", None),
+        *error.args,
+    )
+    for candidate in candidates:
+        if isinstance(candidate, BaseException) and candidate is not error:
+            yield candidate

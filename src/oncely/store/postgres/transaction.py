@@ -1,0 +1,124 @@
+"""Transactions for the handlers of jobs, on connections that are left as the server sets them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from oncely.model.errors import StoreUnavailable
+from oncely.store.engine import CLOSED, CommitLost
+
+try:
+    import psycopg
+except ImportError:
+    pass  # said when the engine is made
+
+_IDLE_LIMIT: Final = 8
+_OPTIONS: Final[dict[str, Any]] = {
+    "autocommit": True,
+    "application_name": "oncely handler",
+    "connect_timeout": 10,
+}
+
+
+class PostgresTransactions:
+    """`with` and `async with` a connection in a transaction. What the handler's own statements
+    raise passes through as it is."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock = threading.Lock()
+        self._idle: list[Any] = []
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Any]] = WeakKeyDictionary()
+        self._closed = False
+
+    @contextmanager
+    def sync(self) -> Iterator[Any]:
+        connection = self._take(self._idle)
+        if connection is None:
+            with _unreachable():
+                connection = psycopg.connect(self._url, **_OPTIONS)
+        done = False
+        try:
+            with _commit_lost(connection, lambda: done), connection.transaction():
+                yield connection
+                done = True
+        finally:
+            if self._closed or connection.broken or not self._keep(self._idle, connection):
+                connection.close()
+
+    @asynccontextmanager
+    async def on_loop(self) -> AsyncIterator[Any]:
+        idle = self._loops.setdefault(asyncio.get_running_loop(), [])
+        connection = self._take(idle)
+        if connection is None:
+            with _unreachable():
+                connection = await psycopg.AsyncConnection.connect(self._url, **_OPTIONS)
+        done = False
+        try:
+            with _commit_lost(connection, lambda: done):
+                async with connection.transaction():
+                    yield connection
+                    done = True
+        finally:
+            if self._closed or connection.broken or not self._keep(idle, connection):
+                await connection.close()
+
+    def _take(self, idle: list[Any]) -> Any | None:
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable(CLOSED)
+            while idle:
+                connection = idle.pop()
+                if not _is_gone(connection):
+                    return connection
+        return None
+
+    def _keep(self, idle: list[Any], connection: Any) -> bool:
+        with self._lock:
+            if len(idle) >= _IDLE_LIMIT or connection.closed:
+                return False
+            idle.append(connection)
+            return True
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            lists = [self._idle, *self._loops.values()]
+        for idle in lists:
+            while idle:
+                # Sync and async alike; the loop of an async one may be over.
+                idle.pop().pgconn.finish()
+
+
+def _is_gone(connection: Any) -> bool:
+    """The server may have been restarted since: then there is something to read, its farewell."""
+    try:
+        connection.pgconn.consume_input()
+    except psycopg.Error:
+        return True
+    return bool(connection.pgconn.status != psycopg.pq.ConnStatus.OK)
+
+
+@contextmanager
+def _unreachable() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        told = str(error).strip().partition("\n")[0]
+        raise StoreUnavailable(f"PostgreSQL cannot be reached: {told}") from error
+
+
+@contextmanager
+def _commit_lost(connection: Any, done: Any) -> Iterator[None]:
+    """The connection broke after the last statement: the commit may have arrived or not."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if done() and connection.broken:
+            raise CommitLost(str(error)) from error
+        raise
