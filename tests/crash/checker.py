@@ -6,6 +6,7 @@ Nothing of oncely is used here: what checks the plans must not be made of them. 
 
 import json
 import sqlite3
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ class Job(NamedTuple):
     priority: int
     idempotency_key: str | None
     unique_key: str | None
+    group_key: str | None
 
 
 class Standing(NamedTuple):
@@ -54,23 +56,29 @@ class Ready(NamedTuple):
     priority: int
     due_at: Any
     attempts: int
+    lane: str
 
 
 class Lease(NamedTuple):
     epoch: int
     ids: list[str]
+    worker: str
+    overdue_seconds: float
+    """Since it ran out, by the clock of the store; below 0 while it lasts."""
 
 
 class Outcome(NamedTuple):
     job_id: str
     state: str
     epoch: int | None
+    result: Any
 
 
 class Execution(NamedTuple):
     job_id: str
     epoch: int
     ended_at: Any
+    outcome: str
 
 
 class IdempotencyKey(NamedTuple):
@@ -109,11 +117,17 @@ class Census:
         return sum(found == state for found in self.states.values())
 
 
-def check(url: str, schema: str = "oncely") -> Census:
-    """Raise `Violated` unless the store keeps every invariant."""
+def check(url: str, schema: str = "oncely", *, sweep_seconds: float | None = None) -> Census:
+    """Raise `Violated` unless the store keeps every invariant.
+
+    `sweep_seconds` says that there are workers, each of which takes back the jobs of the dead at
+    least this often: then no lease may be overdue by more than two sweeps.
+    """
     with connect(url) as connection:
         census = look(connection, schema)
         found = violations(census) + damage(connection)
+    if sweep_seconds is not None:
+        found += overdue(census, sweep_seconds)
     if found:
         raise Violated(found, len(census.jobs))
     return census
@@ -121,6 +135,15 @@ def check(url: str, schema: str = "oncely") -> Census:
 
 def violations(census: Census) -> list[str]:
     return [violation for rule in RULES for violation in rule(census)]
+
+
+def overdue(census: Census, sweep_seconds: float) -> list[str]:
+    return [
+        f"lease {lease.epoch} of worker {lease.worker} ran out {lease.overdue_seconds:.1f} s ago, "
+        f"more than two sweeps of {sweep_seconds:g} s, and still holds {len(lease.ids)} jobs"
+        for lease in census.leases
+        if lease.overdue_seconds > 2 * sweep_seconds
+    ]
 
 
 def damage(connection: sqlite3.Connection | psycopg.Connection) -> list[str]:
@@ -152,20 +175,30 @@ def connect(url: str) -> Iterator[sqlite3.Connection | psycopg.Connection]:
 def look(connection: sqlite3.Connection | psycopg.Connection, schema: str = "oncely") -> Census:
     """Read the whole store."""
     if isinstance(connection, sqlite3.Connection):
-        return _read(lambda text: connection.execute(text).fetchall(), "oncely_", "ids")
+        return _read(
+            lambda text: connection.execute(text).fetchall(),
+            "oncely_",
+            ids="ids",
+            overdue=f"({time.time_ns() // 1000} - expires_at) / 1e6",
+        )
     return _read(
-        lambda text: connection.execute(text.encode()).fetchall(), f'"{schema}".', "to_json(ids)"
+        lambda text: connection.execute(text.encode()).fetchall(),
+        f'"{schema}".',
+        ids="to_json(ids)",
+        overdue="extract(epoch from clock_timestamp() - expires_at)::float8",
     )
 
 
-def _read(ask: Callable[[str], list[Any]], prefix: str, ids: str) -> Census:
+def _read(ask: Callable[[str], list[Any]], prefix: str, *, ids: str, overdue: str) -> Census:
     def rows(columns: str, table: str) -> Iterator[Any]:
         return iter(ask(f"select {columns} from {prefix}{table}"))
 
     return Census(
         jobs={
             str(id): Job(str(id), *rest)
-            for id, *rest in rows("id, kind, queue, priority, idempotency_key, unique_key", "job")
+            for id, *rest in rows(
+                "id, kind, queue, priority, idempotency_key, unique_key, group_key", "job"
+            )
         },
         standings=[
             (str(id), Standing(*rest))
@@ -173,16 +206,21 @@ def _read(ask: Callable[[str], list[Any]], prefix: str, ids: str) -> Census:
         ],
         ready=[
             Ready(str(id), *rest)
-            for id, *rest in rows("id, queue, priority, due_at, attempts", "ready")
+            for id, *rest in rows("id, queue, priority, due_at, attempts, lane", "ready")
         ],
         leases=[
-            Lease(epoch, members if isinstance(members, list) else json.loads(members))
-            for epoch, members in rows(f"epoch, {ids}", "lease")
+            Lease(epoch, members if isinstance(members, list) else json.loads(members), *rest)
+            for epoch, members, *rest in rows(f"epoch, {ids}, worker, {overdue}", "lease")
         ],
-        outcomes=[Outcome(str(id), *rest) for id, *rest in rows("job_id, state, epoch", "outcome")],
+        outcomes=[
+            Outcome(str(id), state, epoch, json.loads(text) if isinstance(text, str) else text)
+            for id, state, epoch, text in rows("job_id, state, epoch, result", "outcome")
+        ],
         executions=[
             Execution(str(id), *rest)
-            for id, *rest in rows("job_id, epoch, ended_at", "execution order by ended_at, epoch")
+            for id, *rest in rows(
+                "job_id, epoch, ended_at, outcome", "execution order by ended_at, epoch"
+            )
         ],
         idempotency_keys=[
             IdempotencyKey(queue, key, str(id), bool(lent), *rest)
@@ -237,6 +275,10 @@ def _ready_as_standing(census: Census) -> Iterator[str]:
             found = getattr(row, name)
             if found != expected:
                 yield f"ready says {name} {found} of job {row.id}; it is {expected}"
+        lanes = ("",) if job.group_key is None else ("later", f"g:{job.group_key}")
+        if row.lane not in lanes:
+            allowed = " or ".join(map(repr, lanes))
+            yield f"ready says lane {row.lane} of job {row.id}; it is {allowed}"
 
 
 def _states_as_places(census: Census) -> Iterator[str]:

@@ -8,7 +8,8 @@ from itertools import count
 from typing import NamedTuple
 
 from oncely import NewJob, Oncely, Receipt
-from oncely.store.deliver import Claimed, Settlement, claim, settle
+from oncely.store.claim import Claimed, claim
+from oncely.store.deliver import Settlement, settle
 from tests.crash.fleet import Gate
 
 

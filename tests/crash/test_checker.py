@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from oncely import Oncely
-from oncely.store.deliver import Settlement, claim, settle
-from tests.crash.checker import Violated, check, connect, look, violations
+from oncely.store.claim import claim
+from oncely.store.deliver import Settlement, settle
+from tests.crash.checker import Violated, check, connect, look, overdue, violations
 from tests.crash.publishers import work
 
 Ids = dict[str, str]
@@ -54,6 +55,7 @@ def ids(app: Oncely) -> Ids:
 
     enqueue("pending")
     enqueue("scheduled", delay=3600)
+    enqueue("grouped", group_key="tenant")
     enqueue("retried")
     run("retried", outcome="retried", attempts=1)
     run("retried", outcome="retried", attempts=2)
@@ -79,7 +81,7 @@ def ids(app: Oncely) -> Ids:
 def test_a_healthy_store_passes(app: Oncely, ids: Ids) -> None:
     census = check(app.url)
     assert len(census.jobs) == len(ids) + 1
-    shown = {"retried": "pending", "replayed": "pending", "held": "in_doubt"}
+    shown = {"retried": "pending", "replayed": "pending", "held": "in_doubt", "grouped": "pending"}
     for name, id in ids.items():
         assert census.states[id] == shown.get(name, name)
     assert census.count("running") == 1
@@ -87,7 +89,7 @@ def test_a_healthy_store_passes(app: Oncely, ids: Ids) -> None:
 
 JOB = "kind, queue, payload, priority, created_at, due_at"
 COPY = f"insert into oncely.job (id, {JOB}, idempotency_key, unique_key) select '{{other}}', {JOB}"
-READY = "queue, priority, due_at, id, attempts"
+READY = "queue, priority, lane, due_at, id, attempts"
 PLANTED: dict[str, tuple[list[str], str]] = {
     "job in no place": (
         ["delete from oncely.ready where id = '{pending}'"],
@@ -95,21 +97,21 @@ PLANTED: dict[str, tuple[list[str], str]] = {
     ),
     "job waits and rests": (
         [
-            "insert into oncely.ready (queue, priority, due_at, id, attempts) "
-            "select queue, priority, due_at, id, 1 from oncely.job where id = '{completed}'"
+            "insert into oncely.ready (queue, priority, lane, due_at, id, attempts) "
+            "select queue, priority, '', due_at, id, 1 from oncely.job where id = '{completed}'"
         ],
         "job {completed} is in ready and outcome",
     ),
     "job waits and runs": (
         [
-            "insert into oncely.ready (queue, priority, due_at, id, attempts) "
-            "select queue, priority, due_at, id, 0 from oncely.job where id = '{running}'"
+            "insert into oncely.ready (queue, priority, lane, due_at, id, attempts) "
+            "select queue, priority, '', due_at, id, 0 from oncely.job where id = '{running}'"
         ],
         "job {running} is in ready and lease",
     ),
     "job waits twice": (
         [
-            f"insert into oncely.ready ({READY}) select queue, 7, due_at, id, attempts "
+            f"insert into oncely.ready ({READY}) select queue, 7, lane, due_at, id, attempts "
             "from oncely.ready where id = '{pending}'"
         ],
         "job {pending} is in ready and ready",
@@ -147,6 +149,14 @@ PLANTED: dict[str, tuple[list[str], str]] = {
     "ready with another priority": (
         ["update oncely.ready set priority = 3 where id = '{pending}'"],
         "ready says priority 3 of job {pending}; it is 0",
+    ),
+    "ready in the lane of a group that it is not of": (
+        ["update oncely.ready set lane = 'g:x' where id = '{pending}'"],
+        "ready says lane g:x of job {pending}; it is ''",
+    ),
+    "job of a group among those without": (
+        ["update oncely.ready set lane = '' where id = '{grouped}'"],
+        "ready says lane  of job {grouped}; it is 'later' or 'g:tenant'",
     ),
     "unknown outcome": (
         ["{unchecked}", "update oncely.outcome set state = 'odd' where job_id = '{completed}'"],
@@ -188,16 +198,16 @@ PLANTED: dict[str, tuple[list[str], str]] = {
     "two active jobs with one unique key": (
         [
             COPY + ", null, unique_key from oncely.job where id = '{pending}'",
-            "insert into oncely.ready (queue, priority, due_at, id, attempts) "
-            "select queue, priority, due_at, id, 0 from oncely.job where id = '{other}'",
+            "insert into oncely.ready (queue, priority, lane, due_at, id, attempts) "
+            "select queue, priority, '', due_at, id, 0 from oncely.job where id = '{other}'",
         ],
         "2 active jobs have unique key 'pending' of kind 'kind'",
     ),
     "two jobs with one idempotency key": (
         [
             COPY + ", idempotency_key, null from oncely.job where id = '{completed}'",
-            "insert into oncely.ready (queue, priority, due_at, id, attempts) "
-            "select queue, priority, due_at, id, 0 from oncely.job where id = '{other}'",
+            "insert into oncely.ready (queue, priority, lane, due_at, id, attempts) "
+            "select queue, priority, '', due_at, id, 0 from oncely.job where id = '{other}'",
         ],
         "2 jobs have idempotency key 'completed' in queue 'completed'",
     ),
@@ -280,10 +290,24 @@ def test_planted_violations_are_found(app: Oncely, ids: Ids) -> None:
     check(app.url)
 
 
+def test_a_lease_that_nobody_takes_back_is_found(app: Oncely, ids: Ids) -> None:
+    assert check(app.url, sweep_seconds=1).count("running") == 1
+    moment = "expires_at - 3700 * 1000000" if "sqlite" in app.url else "now() - interval '100 s'"
+    with connect(app.url) as connection:
+        table = "oncely_lease" if isinstance(connection, sqlite3.Connection) else "oncely.lease"
+        connection.execute(f"update {table} set expires_at = {moment}")
+        census = look(connection)
+    assert violations(census) == []
+    assert overdue(census, sweep_seconds=10_000) == []
+    [found] = overdue(census, sweep_seconds=1)
+    assert found.startswith(f"lease {census.leases[0].epoch} of worker w ran out ")
+    assert "more than two sweeps of 1 s, and still holds 1 jobs" in found
+
+
 def test_all_violations_are_listed(app: Oncely, ids: Ids) -> None:
     with spoiled(app.url, "delete from oncely.ready", "delete from oncely.unique_key") as found:
         text = str(Violated(found, len(ids)))
-    waiting = ("pending", "scheduled", "retried", "replayed")
+    waiting = ("pending", "scheduled", "grouped", "retried", "replayed")
     assert all(f"job {ids[name]} is orphaned" in text for name in waiting)
     assert all(f"job {ids[name]} is active" in text for name in (*waiting, "held", "running"))
 

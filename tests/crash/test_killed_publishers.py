@@ -10,12 +10,13 @@ from pathlib import Path
 from oncely import Oncely
 from tests.crash.checker import Census, check, connect
 from tests.crash.fleet import start
+from tests.crash.load import times
 from tests.crash.publishers import BATCH, Call, acknowledged, calls, publish, publish_batches
 
-N = 1_000
+N = times(1_000)
 MOST_PER_LIFE = 4
 """A publisher is let live for up to so many publishes, then killed within milliseconds."""
-LIMIT_SECONDS = 100.0
+LIMIT_SECONDS = times(100)
 
 
 class Publisher:

@@ -4,23 +4,23 @@ import os
 import random
 import signal
 import time
-from multiprocessing.context import ForkServerProcess
 
-from oncely import Job, NewJob, Oncely
+from oncely import NewJob, Oncely
 from tests.crash.checker import check
+from tests.crash.ends import (
+    PATIENCE_SECONDS,
+    SWEEP_SECONDS,
+    check_ends,
+    end,
+    poisoned,
+    wait_until_all_ended,
+)
 from tests.crash.fleet import start
+from tests.crash.load import times
 from tests.crash.workers import make_app, run_worker
 
 LEASE_SECONDS = 0.6
 WORKERS = 4
-PATIENCE_SECONDS = 60
-
-
-def end(processes: list[ForkServerProcess]) -> None:
-    for process in processes:
-        process.kill()
-    for process in processes:
-        process.join()
 
 
 def fill(app: Oncely, count: int) -> None:
@@ -44,42 +44,19 @@ def top_up(app: Oncely, number: int) -> int:
 
 
 def finish(app: Oncely, url: str) -> None:
-    """The faults are over: everything must end, within a bound."""
+    """The faults are over: two workers bring everything to its end, what was poisoned too."""
     workers = [start(run_worker, url, LEASE_SECONDS) for _ in range(2)]
-    deadline = time.monotonic() + PATIENCE_SECONDS
     try:
-        while open_jobs := [
-            job
-            for state in ("scheduled", "pending", "running")
-            for job in app.jobs(state=state, limit=5)
-        ]:
-            assert time.monotonic() < deadline, f"still open: {open_jobs}"
-            time.sleep(0.05)
+        wait_until_all_ended(app)
+        for job in poisoned(app):
+            app.replay(job.job_id)
+        wait_until_all_ended(app)
     finally:
         end(workers)
 
 
-def poisoned(app: Oncely) -> list[Job]:
-    """A job may by chance have been hit three times in a row; nothing else may fail it."""
-    failed = app.jobs(state="failed", limit=10_000)
-    assert [job for job in failed if job.error["type"] != "PoisonPill"] == []
-    return failed
-
-
-def check_ends(app: Oncely, url: str, count: int) -> list[Job]:
-    check(url)
-    jobs = app.jobs(state="completed", limit=10_000)
-    assert len(jobs) == count
-    for job in jobs:
-        accepted = job.executions[-1]
-        assert accepted.outcome == "completed"
-        assert job.result == accepted.epoch, "the result is not that of the accepted execution"
-        assert accepted.epoch == max(execution.epoch for execution in job.executions)
-    return jobs
-
-
 def test_workers_killed_200_times_under_load_lose_and_double_nothing(url: str) -> None:
-    kills, count = 200, 3_000
+    kills, count = times(200), times(3_000)
     with make_app(url) as app:
         app.migrate()
         fill(app, count)
@@ -93,19 +70,18 @@ def test_workers_killed_200_times_under_load_lose_and_double_nothing(url: str) -
                 workers[place] = start(run_worker, url, LEASE_SECONDS)
                 if number % 20 == 19:
                     count += top_up(app, number)
+                    check(url, sweep_seconds=SWEEP_SECONDS)
         finally:
             end(workers)
         finish(app, url)
-        for job in poisoned(app):
-            app.replay(job.job_id)
-        finish(app, url)
-        jobs = check_ends(app, url, count)
-        crashed = sum(e.outcome == "crashed" for job in jobs for e in job.executions)
+        census = check_ends(url, count)
+        crashed = sum(execution.outcome == "crashed" for execution in census.executions)
         assert crashed, f"{kills} kills hit nothing: the test showed nothing"
+        print(f"N={kills} kills, {count} jobs, {crashed} executions recovered")
 
 
 def test_workers_stalled_past_their_lease_50_times_settle_nothing_late(url: str) -> None:
-    stalls, count = 50, 1_500
+    stalls, count = times(50), times(1_500)
     with make_app(url) as app:
         app.migrate()
         fill(app, count)
@@ -123,10 +99,8 @@ def test_workers_stalled_past_their_lease_50_times_settle_nothing_late(url: str)
         finally:
             end(workers)
         finish(app, url)
-        for job in poisoned(app):
-            app.replay(job.job_id)
-        finish(app, url)
-        check_ends(app, url, count)
+        check_ends(url, count)
+        print(f"N={stalls} stalls, {count} jobs")
 
 
 def test_a_worker_told_to_stop_hands_back_what_it_has_not_ended(url: str) -> None:

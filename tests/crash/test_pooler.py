@@ -17,6 +17,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
-from oncely import NewJob, Oncely
+from oncely import Context, NewJob, Oncely
 from oncely.store.postgres.engine import PostgresEngine
 from tests.crash.checker import check
 from tests.crash.proxy import Proxy
@@ -250,3 +251,28 @@ def test_the_doctor_says_so(pooled: Pooled) -> None:
             (finding,) = [found for found in app.examine() if found.name == "pooler"]
         assert finding.status == status
         assert said in finding.detail
+
+
+def test_workers_poll_and_whoever_waits_for_a_result_looks(pooled: Pooled) -> None:
+    """Nothing can be listened to here; the job must run and its end be seen all the same."""
+    with Oncely(pooled.url) as app:
+        app.migrate()
+
+        @app.job("k")
+        async def handle(ctx: Context) -> str:
+            return "done"
+
+        worker = app.worker(poll_seconds=0.1)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            for _ in range(3):
+                assert app.result(app.enqueue("k").job_id, timeout=60) == "done"
+        finally:
+            worker.stop()
+            thread.join()
+        engine = app._engine
+        assert isinstance(engine, PostgresEngine)
+        assert not any(ear.covered for ear in engine._listener._ears)
+    with psycopg.connect(pooled.direct_url) as connection:
+        assert not any(left_in(connection).values())

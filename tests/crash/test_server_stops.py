@@ -2,20 +2,16 @@
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
-from oncely import NewJob, Oncely, Receipt, StoreUnavailable
+from oncely import NewJob, Oncely, StoreUnavailable
 from tests.cluster import Cluster, ClusterError
 from tests.crash.checker import check
-from tests.crash.fleet import thread
-
-THREADS = 8
-LIMIT_SECONDS = 60.0
+from tests.crash.persistent import LIMIT_SECONDS, Publishers
 
 
 @pytest.fixture(scope="module")
@@ -32,66 +28,6 @@ def own_app(own: Cluster) -> Iterator[Oncely]:
         yield app
     own.start()
     own.drop_database("stopped")
-
-
-class Publishers:
-    """Threads of one app that publish until told to end, and repeat what was refused."""
-
-    def __init__(self, app: Oncely) -> None:
-        self._app = app
-        self._end = threading.Event()
-        self._lock = threading.Lock()
-        self.acknowledged: dict[tuple[str, ...], list[str]] = {}
-        self.refused = 0
-        self._running = [thread(self._publish, n) for n in range(THREADS)]
-
-    def _publish(self, who: int) -> None:
-        number = 0
-        while not self._end.is_set():
-            number += 1
-            keys = [f"{who}-{number}-{n}" for n in range(3 if number % 5 == 0 else 1)]
-            receipts = self._until_done(keys, unique=who % 2 == 0)
-            with self._lock:
-                self.acknowledged[tuple(keys)] = [receipt.job_id for receipt in receipts]
-
-    def _until_done(self, keys: list[str], *, unique: bool) -> list[Receipt]:
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while True:
-            try:
-                if len(keys) == 1:
-                    unique_key = keys[0] if unique else None
-                    return [self._app.enqueue("k", idempotency_key=keys[0], unique_key=unique_key)]
-                return self._app.enqueue_many(
-                    [NewJob("k", idempotency_key=key) for key in keys]
-                ).receipts
-            except StoreUnavailable:
-                # Nothing else may come out: that would end the thread, and with it the test.
-                assert time.monotonic() < deadline, f"refused for {LIMIT_SECONDS:.0f} s"
-                with self._lock:
-                    self.refused += 1
-                time.sleep(0.01)
-
-    def progress(self, count: int) -> None:
-        """Wait until so many more were acknowledged."""
-        target = len(self.acknowledged) + count
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while len(self.acknowledged) < target:
-            failed = [future.exception() for future in self._running if future.done()]
-            assert not failed, f"a publisher ended: {failed}"
-            assert time.monotonic() < deadline, f"no progress in {LIMIT_SECONDS:.0f} s"
-            time.sleep(0.005)
-
-    def wait_until_refused(self) -> None:
-        before = self.refused
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while self.refused == before:
-            assert time.monotonic() < deadline, "nobody was refused while the server was down"
-            time.sleep(0.005)
-
-    def finish(self) -> None:
-        self._end.set()
-        for future in self._running:
-            future.result(LIMIT_SECONDS)
 
 
 def stop(how: str) -> Callable[[Cluster, Publishers], None]:
@@ -159,14 +95,9 @@ def test_publishing_through_every_kind_of_stop(own: Cluster, own_app: Oncely) ->
             publishers.progress(50)
     finally:
         publishers.finish()
-    keys = [key for batch in publishers.acknowledged for key in batch]
-    context = f"N={len(keys)} keys, {len(rounds)} stops, {publishers.refused} refusals"
     census = check(own_app.url)
-    owner = {job.idempotency_key: id for id, job in census.jobs.items()}
-    assert len(census.jobs) == len(keys), context
-    for batch, ids in publishers.acknowledged.items():
-        assert ids == [owner.get(key) for key in batch], context
-    print(context)
+    print(f"N={len(census.jobs)} jobs, {len(rounds)} stops, {publishers.refused} refusals")
+    publishers.check(census)
 
 
 def test_errors_while_the_server_is_down(own: Cluster, own_app: Oncely) -> None:

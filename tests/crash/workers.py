@@ -19,6 +19,16 @@ def make_app(url: str) -> Oncely:
     def threaded(ctx: Context) -> int:
         return ctx.epoch
 
+    begun: set[str] = set()
+
+    @app.job("hangs_once")
+    async def hangs_once(ctx: Context) -> int:
+        """The first delivery in this process ends only if it is cancelled."""
+        if ctx.job_id not in begun:
+            begun.add(ctx.job_id)
+            await asyncio.Event().wait()
+        return ctx.epoch
+
     return app
 
 

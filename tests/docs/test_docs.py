@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import oncely
+from oncely.model.event import WHATS
 from oncely.model.job import NewJob
 from oncely.model.transition import ACTIVE, STATES, TRANSITIONS
 
@@ -70,6 +71,12 @@ def test_the_states_page_is_the_transition_table() -> None:
         assert re.search(rf"\| `{state}` \|[^|]*\| {holds} \|", page)
     drawn = set(re.findall(r"^    (\w+) --> (\w+): (\w+)$", page, re.MULTILINE))
     assert drawn == {(before, after, move) for (before, move), after in TRANSITIONS.items()}
+
+
+def test_every_event_and_its_fields_are_documented() -> None:
+    page = (ROOT / "docs/reference/events.md").read_text()
+    names = [*WHATS, *oncely.Event.__struct_fields__, "reason", *oncely.Story.__struct_fields__]
+    assert [name for name in names if f"`{name}`" not in page] == []
 
 
 def test_every_decision_is_listed() -> None:

@@ -83,3 +83,13 @@ def enqueue_each(barrier: Barrier, url: str, jobs: list[NewJob]) -> list[tuple[s
             )
             answers.append((receipt.job_id, receipt.inserted))
     return answers
+
+
+def look_at_schedules(barrier: Barrier, url: str, cron: str) -> int:
+    """One worker's passes over a schedule; how many ticks it fired."""
+    with Oncely(url) as app:
+        app.schedule("digest", cron=cron, catch_up="all")
+        app.jobs()
+        barrier.wait()
+        looks = [app._engine.run(lambda _: app._schedules.look(), "transaction") for _ in range(5)]
+    return sum(tick.inserted for look in looks for tick in look.fired)

@@ -16,8 +16,10 @@ import psycopg
 
 from oncely import Job, Oncely
 from oncely.model.transition import State
+from oncely.store import claim as claims
 from oncely.store import deliver, upkeep
-from oncely.store.deliver import Claimed, Fence, Settlement
+from oncely.store.claim import Claimed, Fence
+from oncely.store.deliver import Settlement
 from oncely.store.plan import Row
 from oncely.store.sql import EngineName
 from oncely.store.url import sqlite_path
@@ -38,6 +40,8 @@ _MOMENTS: Final = {
     "outcome": ("started_at", "ended_at"),
     "execution": ("started_at", "ended_at", "due_at"),
     "idempotency_key": ("created_at", "expires_at"),
+    "schedule": ("due_at", "last_at", "seen_at", "paused_at"),
+    "repeat": ("at",),
 }
 _PARAM: Final = re.compile(r"(?<!:):([a-z_]+)\b")
 
@@ -100,7 +104,7 @@ def claim(
 ) -> list[Claimed]:
     nonce = secrets.randbits(62)
     return app._engine.run(
-        lambda _: deliver.claim(queue, worker=worker, nonce=nonce, lease_seconds=60, limit=limit),
+        lambda _: claims.claim(queue, worker=worker, nonce=nonce, lease_seconds=60, limit=limit),
         "transaction",
     )
 

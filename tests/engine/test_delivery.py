@@ -8,8 +8,9 @@ import pytest
 
 from oncely import NewJob, Oncely
 from oncely.model.transition import ENDED, State
-from oncely.store import deliver
-from oncely.store.deliver import Claimed, Fence, Settlement
+from oncely.store import claim as claims
+from oncely.store.claim import Claimed, Fence
+from oncely.store.deliver import Settlement
 from tests.engine.steps import (
     claim,
     claim_one,
@@ -135,7 +136,7 @@ def test_on_postgres_a_claim_is_one_lease_whatever_the_planner_thinks(postgres_u
 def test_a_nonce_that_is_used_again_does_not_claim_again(app: Oncely) -> None:
     def with_nonce(limit: int) -> list[Claimed]:
         return app._engine.run(
-            lambda _: deliver.claim("default", worker="w", nonce=7, lease_seconds=60, limit=limit),
+            lambda _: claims.claim("default", worker="w", nonce=7, lease_seconds=60, limit=limit),
             "transaction",
         )
 
@@ -427,7 +428,7 @@ def test_nonces_of_the_whole_range_are_taken(app: Oncely) -> None:
     for nonce in (0, 1, 2**63 - 1, -(2**63), secrets.randbits(62)):
         app.enqueue("k")
         [claimed] = app._engine.run(
-            lambda _, nonce=nonce: deliver.claim(  # type: ignore[misc]
+            lambda _, nonce=nonce: claims.claim(  # type: ignore[misc]
                 "default", worker="w", nonce=nonce, lease_seconds=60, limit=1
             ),
             "transaction",

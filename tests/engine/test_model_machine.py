@@ -29,7 +29,8 @@ from oncely import (
     WrongState,
 )
 from oncely.model.transition import STATES, State
-from oncely.store.deliver import Claimed, Fence, Settlement
+from oncely.store.claim import Claimed, Fence
+from oncely.store.deliver import Settlement
 from oncely.store.sql import EngineName
 from tests.engine import plain_model as plain
 from tests.engine.plain_model import Answer, Call, PlainJob, PlainLease, PlainStore

@@ -24,7 +24,9 @@ from oncely import (
     Retry,
     SchemaError,
 )
+from oncely.store import claim as claims
 from oncely.store import deliver
+from oncely.store.lanes import Outlook, survey
 
 AT_ONCE = Retry(max_attempts=3, base=0)
 
@@ -434,9 +436,9 @@ def dead(app: Oncely) -> str:
     return receipt.job_id
 
 
-def claim(app: Oncely, *, started: int = 1) -> deliver.Claimed:
+def claim(app: Oncely, *, started: int = 1) -> claims.Claimed:
     claimed = app._engine.run(
-        lambda _: deliver.claim(
+        lambda _: claims.claim(
             "default", worker="dead", nonce=7, lease_seconds=0, limit=1, started=started
         ),
         "transaction",
@@ -494,7 +496,7 @@ def test_a_job_that_was_only_fetched_ahead_was_not_tried(app: Oncely) -> None:
     assert get(app, receipt.job_id).executions == []
 
 
-def settle(app: Oncely, claimed: deliver.Claimed) -> list[deliver.Settlement]:
+def settle(app: Oncely, claimed: claims.Claimed) -> list[deliver.Settlement]:
     done = deliver.Settlement(claimed.job_id, 1, state="completed", result="1")
     done = done.under(claimed.fence)
     return app._engine.run(lambda _: deliver.settle([done]), "transaction")
@@ -527,7 +529,7 @@ def test_a_running_job_can_be_cancelled_and_its_end_is_refused(app: Oncely) -> N
     receipt = app.enqueue("k", unique_key="one")
     other = app.enqueue("k")
     claimed = app._engine.run(
-        lambda _: deliver.claim("default", worker="w", nonce=7, lease_seconds=60, limit=2),
+        lambda _: claims.claim("default", worker="w", nonce=7, lease_seconds=60, limit=2),
         "transaction",
     )
     app.cancel(receipt.job_id)
@@ -537,6 +539,31 @@ def test_a_running_job_can_be_cancelled_and_its_end_is_refused(app: Oncely) -> N
     assert get(app, receipt.job_id).state == "cancelled"
     assert settle(app, claimed[1]) == []
     assert get(app, other.job_id).state == "completed"
+
+
+def test_one_job_of_a_lease_is_cancelled_and_the_others_go_on(app: Oncely) -> None:
+    worker = app.worker(lease_seconds=0.3, poll_seconds=60)
+    gone = asyncio.Event()
+
+    @app.job("gone")
+    async def cancelled(ctx: Context) -> None:
+        await asyncio.to_thread(app.cancel, ctx.job_id)
+        try:
+            async with asyncio.timeout(60):
+                await asyncio.Event().wait()
+        finally:
+            gone.set()
+
+    @app.job("stays")
+    async def stays(ctx: Context) -> str:
+        async with asyncio.timeout(60):
+            await gone.wait()
+        worker.stop()
+        return "done"
+
+    receipts = app.enqueue_many([NewJob("gone"), NewJob("stays")]).receipts
+    worker.run()
+    assert [get(app, receipt.job_id).state for receipt in receipts] == ["cancelled", "completed"]
 
 
 def test_a_running_handler_is_cancelled_once_its_worker_notices_that_the_job_is_gone(
@@ -580,11 +607,14 @@ def test_what_was_claimed_before_a_lost_answer_is_found(app: Oncely) -> None:
     app.enqueue("k")
     app.enqueue("k", queue="other")
 
+    outlook = Outlook()
+    app._engine.run(lambda _: survey(outlook, None), "read")
+
     def exchange(again: bool) -> Any:
         return app._engine.run(
             lambda _: deliver.exchange(
                 [],
-                queues=None,
+                outlook=outlook,
                 worker="w",
                 nonce=99,
                 lease_seconds=60,
@@ -595,10 +625,10 @@ def test_what_was_claimed_before_a_lost_answer_is_found(app: Oncely) -> None:
         )
 
     first = exchange(False)
-    assert len(first[1]) == 2
+    assert len(first.claimed) == 2
     again = exchange(True)
-    assert {job.job_id for job in again[1]} == {job.job_id for job in first[1]}
-    assert {job.fence for job in again[1]} == {job.fence for job in first[1]}
+    assert {job.job_id for job in again.claimed} == {job.job_id for job in first.claimed}
+    assert {job.fence for job in again.claimed} == {job.fence for job in first.claimed}
 
 
 def test_a_worker_prunes_what_is_over_and_remembers_its_key(url: str) -> None:

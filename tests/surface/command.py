@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from oncely import Oncely
-from oncely.store.deliver import Claimed, Settlement, claim, settle
+from oncely.store.claim import Claimed, claim
+from oncely.store.deliver import Settlement, settle
 
 SCRIPT = Path(sys.executable).parent / "oncely"
 

@@ -5,6 +5,8 @@ from oncely import Oncely
 from oncely.store.deliver import Settlement
 from tests.surface.command import Command, deliver, fail
 
+MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d\d\d UTC| UTC, (now|\d+ seconds? ago))"
+
 
 def test_a_job_whole(at: Command, url: str) -> None:
     with Oncely(url) as app:
@@ -18,7 +20,9 @@ def test_a_job_whole(at: Command, url: str) -> None:
             timeout=2.5,
             max_attempts=3,
         ).job_id
-        error = '"try\\nlater\\u001b[0m"'
+        app.enqueue("mail.send", unique_key="welcome:42")
+        failure = {"type": "SMTPError", "message": "try\nlater\x1b[0m"}
+        error = json.dumps({**failure, "traceback": "Traceback:\n  line 1\x1b[0m"})
         deliver(
             app,
             "mail",
@@ -28,8 +32,8 @@ def test_a_job_whole(at: Command, url: str) -> None:
         )
         fail(app, "mail")
     shown = at("show", job_id).out
-    told = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, (now|\d+ seconds? ago)", "TIME", shown)
-    assert re.sub(r"took \d\.\d\d\d s", "took T", told) == (
+    told = re.sub(MOMENT, "TIME", shown)
+    assert re.sub(r"after \d\.\d\d\d s", "after T s", told) == (
         f"""job {job_id}
   kind             mail.send
   queue            mail
@@ -56,23 +60,26 @@ error
     "type": "SMTPError",
     "message": "mailbox unavailable"
   }}
-executions
-  epoch 1, attempt 1: retried by host-1
-    started TIME, took T
-    try
-    later\\x1b[0m
-  epoch 2, attempt 2: failed by host-1
-    started TIME, took T
-    {{
-      "type": "SMTPError",
-      "message": "mailbox unavailable"
-    }}
+story
+  TIME  enqueued      idempotency key call:1, unique key welcome:42
+  TIME  deduplicated  at enqueue, by its unique key
+  TIME  claimed       epoch 1, attempt 1, by host-1
+  TIME  retried       epoch 1, attempt 1, by host-1, after T s, SMTPError: try later\\x1b[0m
+    Traceback:
+      line 1\\x1b[0m
+  TIME  claimed       epoch 2, attempt 2, by host-1
+  TIME  failed        epoch 2, attempt 2, by host-1, after T s, SMTPError: mailbox unavailable
+  now: failed
 """
     )
     answer = at("show", job_id, "--json").json()
     assert answer["error"]["type"] == "SMTPError"
     assert [run["epoch"] for run in answer["executions"]] == [1, 2]
     assert answer["executions"][0]["started_at"].endswith("Z")
+    assert [event["what"] for event in answer["story"]] == [
+        "enqueued", "deduplicated", "claimed", "retried", "claimed", "failed",
+    ]  # fmt: skip
+    assert answer["story"][1].items() >= {"boundary": "enqueue", "key": "unique"}.items()
 
 
 def test_a_job_that_waits(at: Command, url: str) -> None:
@@ -83,6 +90,7 @@ def test_a_job_that_waits(at: Command, url: str) -> None:
     assert re.search(r"\n  due              [-0-9]+ [:0-9]+ UTC, in 2 hours\n", shown)
     assert re.search(r"\n  ended            not yet\n", shown)
     assert "payload" not in shown
+    assert re.search(r"\n  now: waits, due in 72\d\d s\n$", shown)
 
 
 def test_an_unknown_job(at: Command) -> None:

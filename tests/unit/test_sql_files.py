@@ -12,6 +12,10 @@ ENGINES: list[EngineName] = ["sqlite", "postgres"]
 
 ONLY_ONE_ENGINE = {
     "place": "sqlite: which file a transaction is on; on PostgreSQL the schema answers that",
+    "listen_channel": "postgres: NOTIFY; on SQLite the file's version is looked at",
+    "listen_hold": "postgres: as before",
+    "listen_release": "postgres: as before",
+    "migrations/0003_wake": "postgres: as before",
     "write_lock": "sqlite: one writer at a time; on PostgreSQL the rows are locked",
 }
 
@@ -53,16 +57,12 @@ def test_every_statement_is_asked_for_somewhere(engine: EngineName) -> None:
     assert unused == set()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_migrations_are_numbered_without_gaps_from_1(engine: EngineName) -> None:
-    migrations = Library(engine).migrations
-    assert [m.number for m in migrations] == list(range(1, len(migrations) + 1))
-    assert all(re.fullmatch(r"\d{4}_[a-z_]+", m.label) for m in migrations)
-
-
-def test_both_engines_have_the_same_migrations() -> None:
-    sqlite, postgres = (Library(engine).migrations for engine in ENGINES)
-    assert [m.label for m in sqlite] == [m.label for m in postgres]
+def test_migrations_are_numbered_without_gaps_from_1() -> None:
+    """Over both engines: one may have nothing to do. That the labels are the same where both have
+    a number, and what one lacks, is shown with the statements."""
+    labels = {m.label for engine in ENGINES for m in Library(engine).migrations}
+    assert all(re.fullmatch(r"\d{4}_[a-z_]+", label) for label in labels)
+    assert sorted(int(label[:4]) for label in labels) == list(range(1, len(labels) + 1))
 
 
 def test_tables_and_columns_are_the_same_on_both_engines() -> None:

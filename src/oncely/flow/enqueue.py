@@ -6,18 +6,22 @@ import asyncio
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from time import time
 from typing import Any
 
 from oncely.flow.aside import aside
+from oncely.flow.events import Events
 from oncely.flow.identity import new_job_ids
 from oncely.model.draft import Draft, draft
 from oncely.model.errors import InvalidInput, KeyWarning
+from oncely.model.event import Event
 from oncely.model.job import NewJob, Receipt, Receipts
 from oncely.model.keys import shown, suspicion
 from oncely.store.admit import (
     Answer,
     Conflict,
+    Repeat,
     admit,
     admit_all,
     needs_savepoint,
@@ -36,12 +40,14 @@ class Enqueuer:
         self,
         engine: Engine,
         executor: Executor,
+        events: Events,
         *,
         queue_of: Callable[[str], str],
         max_payload_bytes: int,
     ) -> None:
         self._engine = engine
         self._executor = executor
+        self._events = events
         self._queue_of = queue_of
         self._max_payload_bytes = max_payload_bytes
         self._gather: Gather[Draft, Answer] = Gather(self._admit, executor)
@@ -54,25 +60,27 @@ class Enqueuer:
         drafts = self._drafts([new])
         if tx is not None:
             return self._in_callers(drafts, tx)[0]
-        return _receipt(self._gather.put(drafts[0]))
+        return self._told(drafts, [_receipt(self._gather.put(drafts[0]))])[0]
 
     async def aone(self, new: NewJob, tx: Any) -> Receipt:
         drafts = self._drafts([new])
         if tx is not None:
             return (await self._ain_callers(drafts, tx))[0]
-        return _receipt(await asyncio.wrap_future(self._gather.put_later(drafts[0])))
+        answer = await asyncio.wrap_future(self._gather.put_later(drafts[0]))
+        return self._told(drafts, [_receipt(answer)])[0]
 
     def many(self, new: Iterable[NewJob], tx: Any) -> Receipts:
         drafts = self._drafts(new)
         if tx is not None:
             return _receipts(self._in_callers(drafts, tx))
-        return _receipts(self._admit_all(drafts))
+        return _receipts(self._told(drafts, self._admit_all(drafts)))
 
     async def amany(self, new: Iterable[NewJob], tx: Any) -> Receipts:
         drafts = self._drafts(new)
         if tx is not None:
             return _receipts(await self._ain_callers(drafts, tx))
-        return _receipts(await aside(self._executor, self._admit_all, drafts))
+        admitted = await aside(self._executor, self._admit_all, drafts)
+        return _receipts(self._told(drafts, admitted))
 
     def _drafts(self, new: Iterable[NewJob]) -> list[Draft]:
         """All are checked before any is stored; the error says which one it was."""
@@ -138,17 +146,29 @@ class Enqueuer:
                 "use `await app.aenqueue(..., tx=tx)`"
             )
         library = self._engine.library
-        return run(self._vetted(drafts), lambda statement: caller.ask(library, statement))
+        admitted = run(self._vetted(drafts), lambda statement: caller.ask(library, statement))
+        return self._told(drafts, admitted, uncommitted=True)
 
     async def _ain_callers(self, drafts: Sequence[Draft], tx: Any) -> list[Receipt]:
         caller = self._checked(await aborrow(tx))
         library = self._engine.library
-        return await arun(self._vetted(drafts), lambda statement: caller.aask(library, statement))
+        plan = self._vetted(drafts)
+        admitted = await arun(plan, lambda statement: caller.aask(library, statement))
+        return self._told(drafts, admitted, uncommitted=True)
 
     def _vetted(self, drafts: Sequence[Draft]) -> Plan[list[Receipt]]:
         yield from self._engine.vet()
         one = self._engine.library.is_one_statement("admit")
         return (yield from admit_all(drafts, savepoint=not one or needs_savepoint(drafts)))
+
+    def _told(
+        self, drafts: Sequence[Draft], receipts: Sequence[Receipt], *, uncommitted: bool = False
+    ) -> list[Receipt]:
+        wanted = self._events.wanted("enqueue")
+        if wanted is not None:
+            events = map(partial(_event, uncommitted=uncommitted), drafts, receipts)
+            self._events.tell("enqueue", (event for event in events if wanted(event.what)))
+        return [one.plain() if isinstance(one, Repeat) else one for one in receipts]
 
     def _checked(self, caller: Caller) -> Caller:
         if caller.engine != self._engine.library.engine:
@@ -157,6 +177,21 @@ class Enqueuer:
                 f"{self._engine.library.engine}: both must be one database"
             )
         return caller
+
+
+def _event(draft: Draft, receipt: Receipt, *, uncommitted: bool) -> Event:
+    key = receipt.key if isinstance(receipt, Repeat) else None
+    return Event(
+        what="deduplicated" if key else "enqueued",
+        job_id=receipt.job_id,
+        kind=draft.kind,
+        queue=draft.queue,
+        boundary="enqueue" if key else None,
+        key=key,
+        idempotency_key=draft.idempotency_key,
+        unique_key=draft.unique_key,
+        uncommitted=uncommitted,
+    )
 
 
 def _receipt(answer: Answer) -> Receipt:

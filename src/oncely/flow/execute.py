@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 from oncely.flow.context import Context
 from oncely.flow.handler import Handler
@@ -19,6 +19,7 @@ from oncely.model.outcome import (
     Cancelled,
     Defer,
     Deferred,
+    Doubted,
     Ending,
     Failure,
     Nack,
@@ -26,7 +27,7 @@ from oncely.model.outcome import (
     Returned,
     kept_text,
 )
-from oncely.store.deliver import Claimed
+from oncely.store.claim import Claimed
 
 Call = Callable[[Context], Awaitable[Any]]
 Middleware = Callable[[Context, Call], Awaitable[Any]]
@@ -43,6 +44,50 @@ async def execute(
     max_result_bytes: int,
 ) -> Ending:
     """A cancellation from outside passes through: then the execution has no end of its own."""
+    ending = await _end(
+        handler,
+        claimed,
+        context,
+        middleware=middleware,
+        threads=threads,
+        timeout_seconds=timeout_seconds,
+        max_result_bytes=max_result_bytes,
+    )
+    return _with_doubt(ending, context)
+
+
+def _with_doubt(ending: Ending, context: Context) -> Ending:
+    """An effect without a known end is not forgotten, whatever the handler made of it: a person
+    must say, or the next execution asks."""
+    if context.completion.begun or not context.effects.open:
+        return ending
+    for_a_person = [name for name, must in context.effects.open.items() if must]
+    match ending:
+        case Raised(failure) | Deferred(_, failure) | Cancelled(failure) | Doubted(_, failure):
+            pass
+        case Returned():
+            names = ", ".join(map(repr, context.effects.open))
+            failure = Failure(
+                "InDoubt", f"the handler returned, but nobody knows how effect {names} ended"
+            )
+            ending = Raised(failure)
+        case _:
+            assert_never(ending)
+    if for_a_person:
+        return Doubted(for_a_person, failure)
+    return ending
+
+
+async def _end(
+    handler: Handler,
+    claimed: Claimed,
+    context: Context,
+    *,
+    middleware: Sequence[Middleware],
+    threads: Executor,
+    timeout_seconds: float | None,
+    max_result_bytes: int,
+) -> Ending:
     try:
         arguments = handler.arguments(context, claimed.payload)
     except Exception as error:

@@ -17,7 +17,7 @@ class Handler(msgspec.Struct, frozen=True):
     kind: str
     function: Callable[..., Any]
     queue: str
-    retry: Retry
+    retry: Retry | None
     timeout_seconds: float | None
     takes_payload: bool
     payload_type: Any
@@ -42,7 +42,7 @@ class Registry:
         function: Callable[..., Any],
         *,
         queue: str,
-        retry: Retry,
+        retry: Retry | None,
         timeout: float | None,
     ) -> None:
         check_name(kind, "kind")
@@ -51,7 +51,7 @@ class Registry:
                 f"kind {kind!r} has a handler already "
                 f"({self._handlers[kind].function.__qualname__}); one kind names one handler"
             )
-        if not isinstance(retry, Retry):
+        if retry is not None and not isinstance(retry, Retry):
             raise InvalidInput(f"retry is {retry!r}; expected Retry(max_attempts=…, …)")
         takes_payload, payload_type = _second_parameter(kind, function)
         self._handlers[kind] = Handler(

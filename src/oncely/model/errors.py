@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class OncelyError(Exception):
     """The root of all errors that Oncely raises."""
@@ -64,6 +66,65 @@ class WrongState(UsageError):
         )
 
 
+class ScheduleNotFound(UsageError, LookupError):
+    """No schedule has this name: it was never declared, or it was removed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"there is no schedule {name!r} in this store: check the name and the store's URL; a "
+            "schedule is there once a worker that declares it has run"
+        )
+
+
+class ScheduleDeclared(UsageError):
+    """The schedule cannot be removed: a worker that declares it runs, and it would come back."""
+
+    def __init__(self, name: str, gone_seconds: int) -> None:
+        self.name = name
+        super().__init__(
+            f"schedule {name!r} is in the code of a worker that ran within the last "
+            f"{gone_seconds} seconds, and would come back: take it out of the code first, or "
+            "pause it"
+        )
+
+
+class EffectMismatch(UsageError):
+    """An effect of the same name came back with other arguments, or as another verb. It was not
+    done."""
+
+    def __init__(self, job_id: str, name: str) -> None:
+        self.job_id = job_id
+        self.name = name
+        super().__init__(
+            f"effect {name!r} of job {job_id} was begun with other arguments: what runs again must "
+            "ask for the same. Take what changes (clocks, random ids) from the payload or from an "
+            "earlier step, or name another effect"
+        )
+
+
+class EffectNotFound(UsageError, LookupError):
+    """The job has no effect of this name in doubt."""
+
+    def __init__(self, job_id: str, name: str, in_doubt: list[str]) -> None:
+        self.job_id = job_id
+        self.name = name
+        there = ", ".join(map(repr, in_doubt)) or "nothing"
+        super().__init__(f"effect {name!r} of job {job_id} is not in doubt; in doubt is: {there}")
+
+
+class InDoubt(RaceError):
+    """Nobody knows whether an effect happened: the job is held until somebody says."""
+
+    def __init__(self, job_id: str, name: str, why: str) -> None:
+        self.job_id = job_id
+        self.name = name
+        super().__init__(
+            f"effect {name!r} of job {job_id} is in doubt: {why}. The job is held; find out, and "
+            f"say so with `oncely resolve {job_id} {name} --happened` or `--did-not-happen`"
+        )
+
+
 class UniqueKeyTaken(RaceError):
     """The job's unique key is held by another active job, named in `holder_id`."""
 
@@ -94,6 +155,48 @@ class SchemaError(StoreError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached, or refused to work. The cause is attached."""
+
+
+class NoResult(OncelyError):
+    """`result` has nothing to return: the job ended without a result, or not in time."""
+
+    def __init__(self, job_id: str, told: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id} {told}")
+
+
+class JobFailed(NoResult):
+    """The job failed. `error` is what its last execution left: type, message, traceback."""
+
+    def __init__(self, job_id: str, error: Any) -> None:
+        self.error = error
+        super().__init__(job_id, f"failed{_reason(error)}; `app.replay(job_id)` puts it back")
+
+
+class JobCancelled(NoResult):
+    """The job was cancelled, from outside or, with an `error` that says why, by its handler."""
+
+    def __init__(self, job_id: str, error: Any) -> None:
+        self.error = error
+        super().__init__(job_id, f"was cancelled{_reason(error)}")
+
+
+class ResultTimeout(NoResult, TimeoutError):
+    """The job has not ended in time. It goes on, and its result can be asked for again."""
+
+    def __init__(self, job_id: str, seconds: float) -> None:
+        super().__init__(
+            job_id,
+            f"has not ended within {seconds:g} seconds; it goes on, and can be asked for again",
+        )
+
+
+def _reason(error: Any) -> str:
+    """The first line of a kept error."""
+    if not isinstance(error, dict):
+        return ""
+    lines = str(error.get("message") or "").splitlines()
+    return f": {error.get('type')}: {lines[0][:200]}" if lines else f": {error.get('type')}"
 
 
 class KeyWarning(UserWarning):

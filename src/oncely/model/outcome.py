@@ -72,7 +72,14 @@ class Cancelled(msgspec.Struct, frozen=True):
     failure: Failure
 
 
-Ending = Returned | Raised | Deferred | Cancelled
+class Doubted(msgspec.Struct, frozen=True):
+    """Effects were begun, and nobody knows whether they happened."""
+
+    effects: list[str]
+    failure: Failure
+
+
+Ending = Returned | Raised | Deferred | Cancelled | Doubted
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -87,9 +94,10 @@ class Standing(msgspec.Struct, frozen=True):
 class Rest(msgspec.Struct, frozen=True):
     """The job comes to rest in `state`."""
 
-    state: Literal["completed", "failed", "cancelled"]
+    state: Literal["completed", "failed", "cancelled", "in_doubt"]
     result: str | None = None
     failure: Failure | None = None
+    doubts: list[str] = []
 
 
 class Back(msgspec.Struct, frozen=True):
@@ -111,6 +119,8 @@ def decide(ending: Ending, standing: Standing, retry: Retry, chance: float) -> V
             return Rest("completed", result=result)
         case Cancelled(failure):
             return Rest("cancelled", failure=failure)
+        case Doubted(effects, failure):
+            return Rest("in_doubt", failure=failure, doubts=effects)
         case Raised(failure, retryable):
             if not retryable or standing.attempt >= standing.max_attempts:
                 return Rest("failed", failure=failure)

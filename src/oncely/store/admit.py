@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from oncely.model.draft import Draft
 from oncely.model.errors import KeyConflict, StoreUnavailable
+from oncely.model.event import Key
 from oncely.model.job import Receipt
 from oncely.model.transition import State
 from oncely.store.plan import Plan, Statement, document
+from oncely.store.story import REPEATS
 
 CHUNK: Final = 10_000
 CHUNK_BYTES: Final = 32 * 1024 * 1024
@@ -28,6 +31,15 @@ class Conflict(msgspec.Struct, frozen=True):
         """`drafts` are the others of a refused call: their ids were never stored."""
         stored = None if any(other.id == self.job_id for other in drafts) else self.job_id
         return KeyConflict(str(self.draft.idempotency_key), self.draft.queue, stored)
+
+
+class Repeat(Receipt, frozen=True):
+    """The receipt of a draft that was recognised, and by which of its keys."""
+
+    key: Key
+
+    def plain(self) -> Receipt:
+        return Receipt(self.job_id, self.inserted, self.state)
 
 
 Answer = Receipt | Conflict
@@ -55,6 +67,8 @@ def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]
     seen = _Seen()
     for chunk in _chunks(drafts):
         yield from _admit_chunk(seen.unanswered(chunk, answers), answers, seen, again)
+        if repeats := list(_repeats(chunk, answers)):
+            yield document("keep_repeats", repeats, limit=REPEATS)
     return [answers[draft.id] for draft in drafts]
 
 
@@ -103,6 +117,18 @@ def _chunks(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
     yield drafts[start:]
 
 
+def _repeats(drafts: Sequence[Draft], answers: dict[str, Answer]) -> Iterator[dict[str, Any]]:
+    """Those of each job that may be kept, counted from 1."""
+    counts: Counter[str] = Counter()
+    for draft in drafts:
+        answer = answers[draft.id]
+        if isinstance(answer, Repeat):
+            counts[answer.job_id] += 1
+            n = counts[answer.job_id]
+            if n <= REPEATS:
+                yield {"id": draft.id, "job_id": answer.job_id, "key": answer.key, "n": n}
+
+
 def _admit_chunk(
     waiting: list[Draft], answers: dict[str, Answer], seen: _Seen, again: bool
 ) -> Plan[None]:
@@ -135,8 +161,9 @@ def _recognise(lost: list[Draft], answers: dict[str, Answer], seen: _Seen) -> Pl
     unique = {draft.id: draft for draft in lost if not draft.idempotency_key and draft.unique_key}
     if keyed:
         expired = []
-        for id, job_id, fingerprint, state, over in (
-            yield document("find_keys", _pick(keyed, "id", "queue", "idempotency_key"))
+        names = ("id", "kind", "queue", "idempotency_key", "unique_key")
+        for id, job_id, fingerprint, state, over, held in (
+            yield document("find_keys", _pick(keyed, *names))
         ):
             draft = keyed[id]
             if over:
@@ -146,7 +173,7 @@ def _recognise(lost: list[Draft], answers: dict[str, Answer], seen: _Seen) -> Pl
                 unique[id] = draft
             elif state is not None:
                 seen.key(draft, job_id, fingerprint, state)
-                seen.answer(draft, answers)
+                seen.answer(draft, answers, by="unique" if held else "idempotency")
         if expired:
             yield document(
                 "drop_expired_keys",
@@ -159,7 +186,7 @@ def _recognise(lost: list[Draft], answers: dict[str, Answer], seen: _Seen) -> Pl
         ):
             draft = unique[id]
             seen.holder(draft, job_id, state)
-            answers[id] = Receipt(job_id, job_id == id, state)
+            answers[id] = _answer(draft, job_id, state, "unique")
             if draft.idempotency_key:
                 seen.key(draft, job_id, str(draft.fingerprint), state)
                 lent.append(
@@ -172,6 +199,12 @@ def _recognise(lost: list[Draft], answers: dict[str, Answer], seen: _Seen) -> Pl
                 )
         if lent:
             yield document("lend_keys", lent)
+
+
+def _answer(draft: Draft, job_id: str, state: State, key: Key) -> Receipt:
+    if job_id == draft.id:
+        return Receipt(job_id, True, state)
+    return Repeat(job_id, False, state, key)
 
 
 def _pick(drafts: dict[str, Draft], *names: str) -> list[dict[str, object]]:
@@ -208,7 +241,7 @@ class _Seen:
     def holder(self, draft: Draft, job_id: str, state: State) -> None:
         self._holders[draft.kind, draft.unique_key] = (job_id, state)
 
-    def answer(self, draft: Draft, answers: dict[str, Answer]) -> bool:
+    def answer(self, draft: Draft, answers: dict[str, Answer], by: Key = "idempotency") -> bool:
         """Answer the draft from what is known, if that is enough."""
         if draft.idempotency_key:
             known = self._keys.get((draft.queue, draft.idempotency_key))
@@ -218,10 +251,10 @@ class _Seen:
             if fingerprint != draft.fingerprint:
                 answers[draft.id] = Conflict(draft, job_id)
             else:
-                answers[draft.id] = Receipt(job_id, job_id == draft.id, state)
+                answers[draft.id] = _answer(draft, job_id, state, by)
             return True
         held = self._holders.get((draft.kind, draft.unique_key)) if draft.unique_key else None
         if held is None:
             return False
-        answers[draft.id] = Receipt(held[0], held[0] == draft.id, held[1])
+        answers[draft.id] = _answer(draft, *held, "unique")
         return True

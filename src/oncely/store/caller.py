@@ -88,6 +88,8 @@ def borrow(tx: Any) -> Caller:
             )
         case "django":
             return _django(tx)
+        case "handler":
+            return _handler(tx)
     raise InvalidInput(
         f"tx is {type(tx).__module__}.{type(tx).__qualname__}; expected a {_ACCEPTED}, "
         "with an open transaction"
@@ -113,6 +115,7 @@ _CLASSES: Final = {
     ("sqlalchemy", "AsyncConnection"): "sqlalchemy async",
     ("sqlalchemy", "AsyncSession"): "sqlalchemy async",
     ("sqlalchemy", "async_scoped_session"): "sqlalchemy async",
+    ("oncely", "AsyncHandlerConnection"): "handler",
     ("django", "ConnectionProxy"): "django",
     ("django", "BaseDatabaseWrapper"): "django",
 }
@@ -153,6 +156,15 @@ def _sqlite3(tx: sqlite3.Connection) -> Caller:
             cursor.close()
 
     return Caller("sqlite", ":{name}", False, execute)
+
+
+def _handler(tx: Any) -> Caller:
+    """The connection of an async `ctx.transaction()` on SQLite."""
+
+    async def execute(text: str, params: dict[str, Any]) -> Any:
+        return await (await tx.execute(text, params)).fetchall()
+
+    return Caller("sqlite", ":{name}", True, execute)
 
 
 def _aiosqlite(tx: Any) -> Caller:

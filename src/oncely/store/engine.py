@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Literal, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
+from oncely.model.errors import StoreUnavailable
+from oncely.store.listen import Ear, Tell
 from oncely.store.plan import Plan
 from oncely.store.sql import Library
 
@@ -24,12 +27,33 @@ class Finding(msgspec.Struct, frozen=True):
     detail: str
 
 
+class CommitLost(StoreUnavailable):
+    """The answer to a commit did not arrive: what was written is there, or it is not."""
+
+
+class Transactions(Protocol):
+    """A connection in a transaction of its own, for a handler. It commits at the end of the block;
+    `CommitLost` says that nobody knows whether it did."""
+
+    def sync(self) -> AbstractContextManager[Any]: ...
+
+    def on_loop(self) -> AbstractAsyncContextManager[Any]: ...
+
+
 class Engine(Protocol):
     library: Library
+
+    @property
+    def transactions(self) -> Transactions: ...
 
     def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
         """Run the plan. If the connection is lost it is made and run once more, with True:
         then what the first run wrote may be there or not."""
+
+    def listen(
+        self, topics: Iterable[str], tell: Tell, *, every_seconds: float | None = None
+    ) -> Ear:
+        """`tell` will be called, while the ear rests, when there may be news of these topics."""
 
     def migrate(self) -> list[str]:
         """Bring the schema up to date, and name the migrations that were applied."""

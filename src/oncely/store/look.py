@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from oncely.model import payload
 from oncely.model.job import Execution, Job
-from oncely.model.transition import State
+from oncely.model.transition import ENDED, State
 from oncely.store.plan import Plan, Row, Statement, document
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,6 +38,15 @@ def jobs(state: State | None, kind: str | None, queue: str | None, limit: int) -
     return [job for job in found if state in (None, job.state)]
 
 
+def at_rest(ids: Sequence[str]) -> Plan[tuple[list[Job], list[str]]]:
+    """Those of the jobs that have ended, and the ids that are not in the store."""
+    rows = yield document("find_jobs", [{"id": id} for id in ids])
+    states: dict[str, State] = {row[0]: row[1] for row in rows}
+    found = yield from _look([id for id in ids if states.get(id) in ENDED])
+    ended = [job for job in found if job.state in ENDED]
+    return ended, [id for id in ids if id not in states]
+
+
 def _look(ids: Sequence[str]) -> Plan[list[Job]]:
     if not ids:
         return []
@@ -64,9 +73,9 @@ def _job(row: Row, executions: list[Execution]) -> Job:
         kind=kind,
         queue=queue,
         state=state,
-        payload=_value(text),
-        result=_value(result),
-        error=_value(error),
+        payload=value(text),
+        result=value(result),
+        error=value(error),
         priority=priority,
         attempt=attempt,
         max_attempts=max_attempts,
@@ -74,10 +83,10 @@ def _job(row: Row, executions: list[Execution]) -> Job:
         idempotency_key=idempotency_key,
         unique_key=unique_key,
         group_key=group_key,
-        tags=_value(tags) or [],
-        created_at=_moment(created),
-        due_at=_moment(due),
-        ended_at=None if ended is None else _moment(ended),
+        tags=value(tags) or [],
+        created_at=moment(created),
+        due_at=moment(due),
+        ended_at=None if ended is None else moment(ended),
         executions=executions,
     )
 
@@ -96,15 +105,15 @@ def _execution(
         attempt=attempt,
         outcome=outcome,
         worker=worker,
-        started_at=None if started is None else _moment(started),
-        ended_at=_moment(ended),
-        error=_value(error),
+        started_at=None if started is None else moment(started),
+        ended_at=moment(ended),
+        error=value(error),
     )
 
 
-def _value(text: str | None) -> Any:
+def value(text: str | None) -> Any:
     return None if text is None else payload.decode(text)
 
 
-def _moment(microseconds: int) -> datetime:
+def moment(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)

@@ -9,12 +9,14 @@ from typing import Any, Self, Unpack
 from oncely.model.job import NewJob, Options, Receipt, Receipts
 from oncely.store.engine import Finding
 from oncely.surface.base import twin
+from oncely.surface.flowing import Flowing
 from oncely.surface.looking import Looking
 from oncely.surface.running import Running
+from oncely.surface.scheduling import Scheduling
 from oncely.surface.steering import Steering
 
 
-class Oncely(Looking, Steering, Running):
+class Oncely(Looking, Steering, Flowing, Running, Scheduling):
     """A queue in a store: `sqlite:///jobs.db`, or `postgresql://…` for production.
 
     Without a URL it is `$ONCELY_URL`, else `sqlite:///oncely.db`. On SQLite the tables make

@@ -14,8 +14,11 @@ from weakref import WeakSet
 
 from oncely.flow.aside import aside
 from oncely.flow.enqueue import Enqueuer
+from oncely.flow.events import Events
 from oncely.flow.execute import Middleware
 from oncely.flow.handler import Registry
+from oncely.flow.results import Results
+from oncely.flow.schedule import Schedules
 from oncely.model.errors import JobNotFound
 from oncely.model.retention import Retention
 from oncely.store.url import open_engine
@@ -44,7 +47,11 @@ class Base:
         self._max_payload_bytes = max_payload_bytes
         self._retention = retention
         self._registry = Registry()
+        self._schedules = Schedules(
+            queue_of=self._registry.queue_of, max_payload_bytes=max_payload_bytes
+        )
         self._middleware: list[Middleware] = []
+        self._events = Events()
         self._begin()
         _apps.add(self)
 
@@ -53,9 +60,11 @@ class Base:
         self._enqueuer = Enqueuer(
             self._engine,
             self._executor,
+            self._events,
             queue_of=self._registry.queue_of,
             max_payload_bytes=self._max_payload_bytes,
         )
+        self._results = Results(self._engine, self._executor)
 
     def _begin_after_fork(self) -> None:
         """The child has neither the parent's threads nor the right to its connections."""
@@ -64,6 +73,7 @@ class Base:
 
     def close(self) -> None:
         self._enqueuer.close()
+        self._results.close()
         self._executor.shutdown()
         self._engine.close()
 

@@ -1,18 +1,31 @@
-"""The verbs that look: jobs as they stand."""
+"""The verbs that look: jobs as they stand, and what happened to them."""
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+import inspect
+import time
+from typing import Any, Final
 
+from oncely.flow.events import Hook
 from oncely.model.draft import check_name
-from oncely.model.errors import InvalidInput
+from oncely.model.errors import (
+    InvalidInput,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    ResultTimeout,
+)
 from oncely.model.job import Job
 from oncely.model.keys import shown
-from oncely.model.transition import STATES, State
+from oncely.model.story import Story
+from oncely.model.transition import ENDED, STATES, State
 from oncely.store import look
-from oncely.surface.base import Base, is_job_id, twin
+from oncely.store.story import story
+from oncely.surface.base import Base, is_job_id, refuse_malformed, twin
 
 LIST_LIMIT: Final = 10_000
+TIMEOUT_LIMIT_SECONDS: Final = 366 * 86_400
 
 
 class Looking(Base):
@@ -42,5 +55,100 @@ class Looking(Base):
                 check_name(name, option)
         return self._engine.run(lambda _: look.jobs(state, kind, queue, limit), "read")
 
+    def result(self, job_id: str, timeout: float | None = None) -> Any:
+        """What the handler returned; waits until the job has come to rest.
+
+        `JobFailed` or `JobCancelled` if it ended without a result; `ResultTimeout` after `timeout`
+        seconds (None: however long it takes), and the job goes on. A job in doubt is waited for: it
+        has not ended. In an async function use `await app.aresult(...)`.
+        """
+        wait = _Wait(timeout)
+        job = self._found(job_id)
+        if job.state in ENDED:
+            return _result(job)
+        waiting = self._results.of(job_id)
+        try:
+            return _result(waiting.result(wait.left))
+        except TimeoutError:
+            raise ResultTimeout(job_id, wait.seconds) from None
+        finally:
+            self._results.leave(job_id, waiting)
+
+    async def aresult(self, job_id: str, timeout: float | None = None) -> Any:  # noqa: ASYNC109
+        """The async twin of `result`. Any number of them can wait at once."""
+        wait = _Wait(timeout)
+        job = await self._afound(job_id)
+        if job.state in ENDED:
+            return _result(job)
+        waiting = self._results.of(job_id)
+        try:
+            async with asyncio.timeout(wait.left):
+                job = await asyncio.wrap_future(waiting)
+        except TimeoutError:
+            raise ResultTimeout(job_id, wait.seconds) from None
+        finally:
+            self._results.leave(job_id, waiting)
+        return _result(job)
+
+    def _found(self, job_id: str) -> Job:
+        refuse_malformed(job_id)
+        job = self.get(job_id)
+        if job is None:
+            raise JobNotFound(job_id)
+        return job
+
+    def explain(self, job_id: str) -> Story:
+        """What happened to the job, in order, and what it waits for now; `print` shows it.
+
+        A story has each enqueue, each repeat of it that was recognised (the first 100), each claim
+        and how it ended.
+        """
+        refuse_malformed(job_id)
+        return self._engine.run(lambda _: story(job_id), "read")
+
+    def on_event(self, hook: Hook) -> Hook:
+        """Call `hook` with an `Event` for each enqueue, deduplication, claim and settle of this app
+        and its workers, once it is committed. It is called where that happened, in a thread or in
+        the event loop, so it must be quick. What it raises is logged, and changes nothing.
+        """
+        if not callable(hook) or inspect.iscoroutinefunction(hook):
+            raise InvalidInput(
+                f"the hook is {shown(hook)}; expected a function with one parameter, the event, "
+                "and a plain `def`: nobody waits for it"
+            )
+        self._events.add(hook)
+        return hook
+
     aget = twin(get)
+    aexplain = twin(explain)
+    _afound = twin(_found)
     ajobs = twin(jobs)
+
+
+class _Wait:
+    """How long a caller waits, counted from its call."""
+
+    def __init__(self, seconds: Any) -> None:
+        if seconds is not None and (
+            isinstance(seconds, bool)
+            or not isinstance(seconds, int | float)
+            or not 0 <= seconds <= TIMEOUT_LIMIT_SECONDS
+        ):
+            raise InvalidInput(
+                f"timeout is {shown(seconds)}; expected seconds from 0 to "
+                f"{TIMEOUT_LIMIT_SECONDS:,}, or None to wait however long it takes"
+            )
+        self.seconds: float = 0.0 if seconds is None else seconds
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+
+    @property
+    def left(self) -> float | None:
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+
+def _result(job: Job) -> Any:
+    if job.state == "failed":
+        raise JobFailed(job.job_id, job.error)
+    if job.state == "cancelled":
+        raise JobCancelled(job.job_id, job.error)
+    return job.result

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from oncely.flow.execute import Middleware
 from oncely.model.retry import Retry
 from oncely.surface.base import Base
-from oncely.worker.worker import Worker, WorkerOptions
+from oncely.worker.worker import Gear, Worker, WorkerOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
-DEFAULT_RETRY: Final = Retry()
 
 
 class Running(Base):
@@ -21,7 +20,7 @@ class Running(Base):
         kind: str,
         *,
         queue: str = "default",
-        retry: Retry = DEFAULT_RETRY,
+        retry: Retry | None = None,
         timeout: float | None = None,
     ) -> Callable[[F], F]:
         """The decorated function, `async def` or `def`, handles jobs of this kind.
@@ -51,14 +50,17 @@ class Running(Base):
         - `poll_seconds`: an idle worker looks at least this often; 1.
         - `grace_seconds`: so long running handlers may go on when it is told to stop; 30.
         """
-        return Worker(
-            self._engine,
-            self._registry,
-            self._middleware,
-            self._executor,
-            self._retention,
-            **options,
+        gear = Gear(
+            engine=self._engine,
+            store_threads=self._executor,
+            enqueuer=self._enqueuer,
+            registry=self._registry,
+            middleware=self._middleware,
+            retention=self._retention,
+            schedules=self._schedules,
+            events=self._events,
         )
+        return Worker(gear, **options)
 
     async def run_worker(self, **options: Unpack[WorkerOptions]) -> None:
         """`worker(...)` in the running event loop."""

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
 from collections.abc import Callable
+from typing import Any
 
 from oncely.flow.replay import replay_failed
+from oncely.model import payload
 from oncely.model.draft import check_name
-from oncely.store import steer
+from oncely.model.effect import RESULT_LIMIT_BYTES
+from oncely.model.effect import check_name as check_name_of_effect
+from oncely.model.errors import InvalidInput
+from oncely.model.keys import shown
+from oncely.store import effects, steer
 from oncely.surface.base import Base, refuse_malformed, twin
 
 
@@ -55,6 +63,50 @@ class Steering(Base):
             progress=progress or (lambda _: None),
         )
 
+    def resolve(
+        self,
+        job_id: str,
+        effect: str,
+        *,
+        happened: bool,
+        result: Any = None,
+        note: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Say whether an effect in doubt happened; the job goes on when its last doubt is over.
+
+        If it `happened`, `result` is what its function would have returned, and the effect is not
+        done again. If not, it is. Who said so (`by`; if not said, the user of this process), when
+        and with what `note` is kept.
+        """
+        refuse_malformed(job_id)
+        check_name_of_effect(effect)
+        if not isinstance(happened, bool):
+            raise InvalidInput(f"happened is {shown(happened)}; expected True or False")
+        if result is not None and not happened:
+            raise InvalidInput("a result is given for an effect that did not happen")
+        text = payload.encode(result, max_bytes=RESULT_LIMIT_BYTES) if happened else None
+        self._engine.run(
+            lambda again: effects.resolve(
+                job_id,
+                effect,
+                happened=happened,
+                result=text,
+                by_whom=by or _user(),
+                note=note,
+                again=again,
+            ),
+            "transaction",
+        )
+
+    aresolve = twin(resolve)
     acancel = twin(cancel)
     areplay = twin(replay)
     areplay_all = twin(replay_all)
+
+
+def _user() -> str:
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):  # a container without a name for its user
+        return socket.gethostname()

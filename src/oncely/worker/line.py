@@ -8,10 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, TypeVar
 
+from oncely.flow.events import log
 from oncely.model.errors import StoreUnavailable
-from oncely.store.engine import Engine
+from oncely.store.engine import Access, Engine
 from oncely.store.plan import Plan
-from oncely.worker.events import log
 
 T = TypeVar("T")
 _FIRST_WAIT_SECONDS: Final = 0.1
@@ -26,15 +26,14 @@ class Line:
         self._threads = threads
         self.patient = True
 
-    async def ask(self, make: Callable[[bool], Plan[T]]) -> T:
-        """Run the plan, in a transaction. It is made with True if an earlier try may have
-        arrived."""
+    async def ask(self, make: Callable[[bool], Plan[T]], access: Access = "transaction") -> T:
+        """Run the plan. It is made with True if an earlier try may have arrived."""
         wait = _FIRST_WAIT_SECONDS
         again = False
         while True:
             try:
                 return await asyncio.get_running_loop().run_in_executor(
-                    self._threads, self._run, make, again
+                    self._threads, self._run, make, again, access
                 )
             except StoreUnavailable as error:
                 if not self.patient:
@@ -44,5 +43,5 @@ class Line:
             await asyncio.sleep(wait)
             wait = min(wait * 2, _WAIT_LIMIT_SECONDS)
 
-    def _run(self, make: Callable[[bool], Plan[T]], again: bool) -> T:
-        return self._engine.run(lambda retried: make(retried or again), "transaction")
+    def _run(self, make: Callable[[bool], Plan[T]], again: bool, access: Access) -> T:
+        return self._engine.run(lambda retried: make(retried or again), access)

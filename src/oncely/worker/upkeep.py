@@ -13,8 +13,8 @@ from oncely.model.retention import Retention
 from oncely.store import deliver
 from oncely.store.plan import Plan
 from oncely.store.upkeep import BEGINNING, Pruned, ids_made_by, prune_jobs, prune_keys
-from oncely.worker.events import log
 from oncely.worker.line import Line
+from oncely.worker.told import Told
 
 _RECLAIM_LIMIT: Final = 100
 _PRUNE_LIMIT: Final = 100
@@ -22,11 +22,10 @@ _PRUNE_PAUSE_SECONDS: Final = 0.02
 _FORGET_SECONDS: Final = 60.0
 
 
-async def recover(store: Line, lease_seconds: float, wake: Callable[[], None]) -> None:
+async def recover(store: Line, lease_seconds: float, wake: Callable[[], None], told: Told) -> None:
     while True:
         recovered = await store.ask(lambda _: deliver.reclaim(_RECLAIM_LIMIT))
-        for job in recovered:
-            log("recovered from a dead worker", job_id=job.job_id, fate=job.fate)
+        told.recovered(recovered)
         if recovered:
             wake()
         else:

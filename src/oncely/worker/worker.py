@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import secrets
@@ -13,26 +14,35 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, TypedDict, TypeVar
 
+import msgspec
+
 from oncely.flow.context import Context
+from oncely.flow.enqueue import Enqueuer
+from oncely.flow.events import Events, log
 from oncely.flow.execute import Middleware, execute
 from oncely.flow.handler import Handler, Registry
+from oncely.flow.schedule import Schedules
 from oncely.model import payload
 from oncely.model.errors import InvalidInput, StoreUnavailable
 from oncely.model.outcome import Deferred, Ending, Failure, Standing, decide
 from oncely.model.retention import Retention
 from oncely.model.retry import Retry
 from oncely.store import deliver
-from oncely.store.deliver import Claimed, Settlement
+from oncely.store.claim import Claimed
+from oncely.store.deliver import Settlement
 from oncely.store.engine import Engine
-from oncely.worker.events import log
+from oncely.store.lanes import Outlook, survey
 from oncely.worker.line import Line
+from oncely.worker.schedule import keep_schedules
 from oncely.worker.signals import told_to_stop
+from oncely.worker.sleep import FIRST_POLL_SECONDS, Sleep
+from oncely.worker.told import Told
 from oncely.worker.upkeep import forget, recover
 
 T = TypeVar("T")
 MAX_RESULT_BYTES: Final = 1024 * 1024
 DEFAULT_RETRY: Final = Retry()
-_FIRST_POLL_SECONDS: Final = 0.02
+_LOOK_SECONDS: Final = 1.0
 _NO_HANDLER_SECONDS: Final = 30.0
 
 
@@ -46,16 +56,25 @@ class WorkerOptions(TypedDict, total=False):
     grace_seconds: float
 
 
+class Gear(msgspec.Struct, frozen=True):
+    """What a worker shares with its app."""
+
+    engine: Engine
+    store_threads: Executor
+    enqueuer: Enqueuer
+    registry: Registry
+    middleware: Sequence[Middleware]
+    retention: Retention
+    schedules: Schedules
+    events: Events
+
+
 class Worker:
     """`queues` are the lanes it claims from, in turn; None means every queue that has jobs."""
 
     def __init__(
         self,
-        engine: Engine,
-        registry: Registry,
-        middleware: Sequence[Middleware],
-        store_threads: Executor,
-        retention: Retention,
+        gear: Gear,
         *,
         queues: Sequence[str] | None = None,
         concurrency: int = 16,
@@ -70,23 +89,24 @@ class Worker:
         ):
             if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
                 raise InvalidInput(f"{name} is {value!r}; expected a number above 0")
-        self._registry = registry
-        self._middleware = middleware
-        self._store = Line(engine, store_threads)
-        self._retention = retention
+        self._gear = gear
+        self._store = Line(gear.engine, gear.store_threads)
         self._queues = None if queues is None else list(queues)
         self._concurrency = concurrency
         self._lease_seconds = lease_seconds
-        self._poll_seconds = poll_seconds
         self._grace_seconds = grace_seconds
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._told = Told(gear.events, self.name)
         self.executions = 0
         self._running: dict[asyncio.Task[None], tuple[Claimed, Context]] = {}
         self._stuck = 0
         self._done: list[Settlement] = []
+        self._outlook = Outlook()
+        self._looked_at = -math.inf
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
+        self._sleep = Sleep(self._wake, poll_seconds)
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT; a second signal hands everything back at once."""
@@ -118,10 +138,15 @@ class Worker:
         pump = asyncio.create_task(self._pump(until_idle))
         keepers = [
             asyncio.create_task(self._renew()),
-            asyncio.create_task(recover(self._store, self._lease_seconds, self._wake.set)),
+            asyncio.create_task(
+                recover(self._store, self._lease_seconds, self._wake.set, self._told)
+            ),
         ]
         if not until_idle:
-            keepers.append(asyncio.create_task(forget(self._store, self._retention)))
+            self._sleep.listen(self._gear.engine, self._queues)
+            keepers.append(asyncio.create_task(forget(self._store, self._gear.retention)))
+            ticks = keep_schedules(self._store, self._gear.schedules, self._wake.set)
+            keepers.append(asyncio.create_task(ticks))
         try:
             # The keepers have no end of their own: one that is over has failed.
             await asyncio.wait([pump, *keepers], return_when=asyncio.FIRST_COMPLETED)
@@ -139,21 +164,22 @@ class Worker:
                 await self._wind_down()
             raise
         finally:
+            self._sleep.close()
             await _end([pump, *keepers, *self._running])
             self._threads.shutdown(wait=False, cancel_futures=True)
             log("worker stopped", worker=self.name, executions=self.executions)
 
     async def _pump(self, until_idle: bool) -> None:
         """Settle what is done and claim what there is room for, in one exchange at a time."""
-        poll = _FIRST_POLL_SECONDS
+        poll = FIRST_POLL_SECONDS
         while not self._stopping:
             self._wake.clear()
             room = self._concurrency - len(self._running) - self._stuck
-            claimed = await self._exchange(room)
+            claimed, settled = await self._exchange(room)
             for job in claimed:
                 self._begin(job)
-            if claimed or self._done:
-                poll = _FIRST_POLL_SECONDS
+            if claimed or settled or self._done:
+                poll = FIRST_POLL_SECONDS
                 # One turn of the loop: quick handlers end in it, and are settled together.
                 await asyncio.sleep(0)
                 if len(claimed) >= room:
@@ -161,9 +187,12 @@ class Worker:
                 continue
             if until_idle and not self._running and not self._stuck:
                 return
-            if await self._until_woken(poll if room else None):
+            if self._outlook.unfinished:
                 continue
-            poll = min(poll * 2, self._poll_seconds)
+            if room:
+                poll = await self._sleep.nap(poll, self._outlook.wait_seconds)
+            else:
+                await self._until_woken(None)
 
     async def _until_woken(self, seconds: float | None) -> bool:
         try:
@@ -173,17 +202,24 @@ class Worker:
             return False
         return True
 
-    async def _exchange(self, room: int) -> list[Claimed]:
-        """What could not be sent stays to be sent: the worker goes on when the store is back."""
+    async def _exchange(self, room: int) -> tuple[list[Claimed], int]:
+        """The jobs that were claimed, and how many were settled. What could not be sent stays to be
+        sent: the worker goes on when the store is back."""
+        if room and time.monotonic() - self._looked_at > _LOOK_SECONDS:
+            await self._store.ask(lambda _: survey(self._outlook, self._queues), "read")
+            self._looked_at = time.monotonic()
+        if not self._outlook.due:
+            room = 0
         done, self._done = self._done, []
         if not done and not room:
-            return []
+            self._looked_at = -math.inf
+            return [], 0
         nonce = secrets.randbits(60)
         try:
-            lost, claimed = await self._store.ask(
+            exchanged = await self._store.ask(
                 lambda again: deliver.exchange(
                     done,
-                    queues=self._queues,
+                    outlook=self._outlook,
                     worker=self.name,
                     nonce=nonce,
                     lease_seconds=self._lease_seconds,
@@ -194,19 +230,28 @@ class Worker:
         except BaseException:
             self._done = done + self._done
             raise
-        for settlement in lost:
-            log("settle refused: the lease is lost", job_id=settlement.id, epoch=settlement.epoch)
-        return claimed
+        if len(exchanged.claimed) < room or not room:
+            self._looked_at = -math.inf
+        self._told.exchanged(done, exchanged.refused, exchanged.claimed)
+        return exchanged.claimed, len(done)
 
     def _begin(self, claimed: Claimed) -> None:
-        handler = self._registry.get(claimed.kind)
-        timeout = claimed.timeout_seconds or (handler.timeout_seconds if handler else None)
-        retry = handler.retry if handler else DEFAULT_RETRY
+        handler = self._gear.registry.get(claimed.kind)
+        timeout = (
+            claimed.timeout_seconds
+            or (handler and handler.timeout_seconds)
+            or claimed.queue_timeout_seconds
+        )
+        retry = (handler and handler.retry) or _retry_of_queue(claimed)
         context = Context(
             claimed,
             payload.decode(claimed.payload),
             max_attempts=claimed.max_attempts or retry.max_attempts,
             deadline=None if timeout is None else time.monotonic() + timeout,
+            engine=self._gear.engine,
+            store_threads=self._gear.store_threads,
+            enqueuer=self._gear.enqueuer,
+            is_async=handler is None or handler.is_async,
         )
         self.executions += 1
         task = asyncio.create_task(self._execute(claimed, context, handler, retry, timeout))
@@ -228,7 +273,7 @@ class Worker:
                 handler,
                 claimed,
                 context,
-                middleware=self._middleware,
+                middleware=self._gear.middleware,
                 threads=self._threads,
                 timeout_seconds=timeout_seconds,
                 max_result_bytes=MAX_RESULT_BYTES,
@@ -237,13 +282,20 @@ class Worker:
             claimed.attempt, context.max_attempts, claimed.defers, claimed.age_seconds
         )
         verdict = decide(ending, standing, retry, random.random())
-        self._done.append(deliver.settlement(claimed, verdict))
+        self._settle(deliver.settlement(claimed, verdict), context)
+
+    def _settle(self, settlement: Settlement, context: Context) -> None:
+        """With the next exchange. A handler that completed its job itself has done it before us,
+        unless its transaction was rolled back."""
+        written = context.completion.begun
+        self._done.append(msgspec.structs.replace(settlement, maybe_written=written))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         claimed, context = self._running.pop(task)
-        if task.cancelled() and not context.lost:
-            # Told to stop in the middle: somebody else runs it from the beginning.
-            self._done.append(deliver.handed_back(claimed, tried=True))
+        if task.cancelled():
+            # Somebody else runs it from the beginning. Also if the lease was lost: where the
+            # store only did not answer it may still be ours, and would be renewed for ever.
+            self._settle(deliver.handed_back(claimed, tried=True), context)
         thread = context.thread
         if thread is not None and not thread.done():
             # It cannot be ended from outside, so it goes on taking up its place.
@@ -273,9 +325,9 @@ class Worker:
             except TimeoutError:
                 kept = set()
             for task, (claimed, context) in list(self._running.items()):
-                if claimed.fence.epoch not in kept and context.begun < asked:
+                held = (claimed.fence.epoch, claimed.job_id) in kept
+                if not (held or context.completion.begun) and context.begun < asked:
                     log("lease lost", job_id=claimed.job_id, epoch=claimed.fence.epoch)
-                    context.lost = True
                     task.cancel()
 
     async def _wind_down(self) -> None:
@@ -303,6 +355,12 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
 def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(what)
+
+
+def _retry_of_queue(claimed: Claimed) -> Retry:
+    if claimed.queue_retry is None:
+        return DEFAULT_RETRY
+    return msgspec.json.decode(claimed.queue_retry, type=Retry)
 
 
 def _no_handler(kind: str) -> Failure:

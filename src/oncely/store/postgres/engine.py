@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -13,7 +13,10 @@ from oncely.model.errors import InvalidInput, OncelyError, SchemaError, StoreErr
 from oncely.model.keys import shown
 from oncely.store import schema
 from oncely.store.engine import CLOSED, Access, Finding
+from oncely.store.listen import Ear, Listener, Tell
 from oncely.store.plan import Plan, Row, Statement, run
+from oncely.store.postgres.listen import PostgresSource
+from oncely.store.postgres.transaction import PostgresTransactions
 from oncely.store.sql import Library
 from oncely.store.url import EXPECTED
 
@@ -34,8 +37,17 @@ _MISSING: Final = ("42P01", "3F000")
 # Our statements seek by key; with small or stale statistics the planner would rather read a table.
 _SETTINGS: Final = (
     "set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; "
-    "set plan_cache_mode = force_generic_plan"
+    "set plan_cache_mode = force_generic_plan; "
+    # A worker that stalls in the middle of a claim must not hold the limits of a queue for ever.
+    "set idle_in_transaction_session_timeout = 30000"
 )
+# A listener waits for hours; that the other side is gone must show all the same.
+_KEEPALIVE: Final = {
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
 _leaked: list[object] = []
 """Connections of a parent process: closing them in the child would end the parent's sessions."""
 
@@ -69,6 +81,8 @@ class PostgresEngine:
         self._idle: list[psycopg.Connection[Row]] = []
         self._checked = False
         self._vetted = False
+        self._listener = Listener(PostgresSource(self._connect_to_listen, self.library))
+        self.transactions = PostgresTransactions(self.url)
 
     def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
         """A serialization failure or a deadlock is repeated too: nothing of it was written."""
@@ -118,9 +132,9 @@ class PostgresEngine:
                 return self._idle.pop()
         return self._connect()
 
-    def _connect(self) -> psycopg.Connection[Row]:
+    def _connect(self, **options: Any) -> psycopg.Connection[Row]:
         connection = psycopg.connect(
-            self.url, autocommit=True, application_name="oncely", connect_timeout=10
+            self.url, autocommit=True, application_name="oncely", connect_timeout=10, **options
         )
         if self._pooled(connection):
             # The next transaction may run in another session, so nothing may stay in this one.
@@ -128,6 +142,13 @@ class PostgresEngine:
         else:
             connection.prepare_threshold = 2
             connection.execute(_SETTINGS)
+        return connection
+
+    def _connect_to_listen(self) -> psycopg.Connection[Row] | None:
+        connection = self._connect(**_KEEPALIVE)
+        if self._pooled(connection):
+            connection.close()
+            return None
         return connection
 
     def _pooled(self, connection: psycopg.Connection[Row]) -> bool:
@@ -155,8 +176,13 @@ class PostgresEngine:
     def resume(self) -> None: ...
 
     def renew(self) -> None:
-        _leaked.extend(self._idle)
+        _leaked.extend((self._idle, self._listener, self.transactions))
         self._begin()
+
+    def listen(
+        self, topics: Iterable[str], tell: Tell, *, every_seconds: float | None = None
+    ) -> Ear:
+        return self._listener.ear(topics, tell, every_seconds=every_seconds)
 
     def vet(self) -> Plan[None]:
         if not self._vetted:
@@ -205,6 +231,8 @@ class PostgresEngine:
                 self._give_back(connection)
 
     def close(self) -> None:
+        self._listener.close()
+        self.transactions.close()
         with self._lock:
             self._closed = True
         self._forget_idle()

@@ -18,6 +18,7 @@ lent_keys as (
     set state = o.state, expires_at = o.keys_expire_at
     from old o where k.lent and k.job_id = o.job_id
 ),
+repeats as (delete from oncely.repeat r using old o where r.job_id = o.job_id),
 executions as (delete from oncely.execution e using old o where e.job_id = o.job_id),
 jobs as (delete from oncely.job j using old o where j.id = o.job_id)
 delete from oncely.outcome x using old o where x.job_id = o.job_id

@@ -14,8 +14,11 @@ from typing import Final, TypeVar
 from oncely.model.errors import InvalidInput, SchemaError, StoreUnavailable
 from oncely.store import schema
 from oncely.store.engine import CLOSED, Access, Finding
+from oncely.store.listen import Ear, Listener, Tell
 from oncely.store.plan import Plan, Row, Statement, run
 from oncely.store.sql import Library
+from oncely.store.sqlite.listen import SqliteSource, Version
+from oncely.store.sqlite.transaction import HandlerConnection, SqliteTransactions
 
 T = TypeVar("T")
 BUSY_SECONDS: Final = 30.0
@@ -51,6 +54,9 @@ class SqliteEngine:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._checkpoint_bytes = _WAL_BYTES
+        self._source = SqliteSource(self._version)
+        self._listener = Listener(self._source)
+        self.transactions = SqliteTransactions(self._connect_for_handler)
 
     def pause(self) -> None:
         """A child that inherited an open file would take the parent's locks for its own: it would
@@ -66,7 +72,7 @@ class SqliteEngine:
             lock.release()
 
     def renew(self) -> None:
-        _leaked.extend((self._writer, self._reader))
+        _leaked.extend((self._writer, self._reader, self._listener))
         self._begin()
 
     def _locks(self) -> Iterable[threading.Lock]:
@@ -91,13 +97,26 @@ class SqliteEngine:
         self._writer = self._writer or self._connect()
         return self._writer
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect_for_handler(self) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreUnavailable(CLOSED)
+        if self.path is None:
+            raise InvalidInput(
+                "ctx.transaction() needs a connection of its own, and a store in memory has only "
+                "one: use a file"
+            )
+        return self._connect(HandlerConnection)
+
+    def _connect(
+        self, factory: type[sqlite3.Connection] = sqlite3.Connection
+    ) -> sqlite3.Connection:
         with _translated(self.path):
             connection = sqlite3.connect(
                 self.path or ":memory:",
                 timeout=BUSY_SECONDS,
                 isolation_level=None,
                 check_same_thread=False,
+                factory=factory,
             )
             try:
                 _use_wal(connection)
@@ -113,8 +132,12 @@ class SqliteEngine:
         lock = self._read_lock if access == "read" else self._write_lock
         with lock, _translated(self.path):
             connection = self._connection(access)
+            changes = connection.total_changes
             with _transaction(connection, "deferred" if access == "read" else "immediate"):
                 value = run(make(False), lambda statement: self._ask(connection, statement))
+            if connection.total_changes != changes:
+                self._source.committed = True
+                self._listener.ring()
             if access != "read":
                 self._checkpoint(connection)
             return value
@@ -126,6 +149,20 @@ class SqliteEngine:
             if cursor.description:
                 rows = cursor.fetchall()
         return rows
+
+    def listen(
+        self, topics: Iterable[str], tell: Tell, *, every_seconds: float | None = None
+    ) -> Ear:
+        return self._listener.ear(topics, tell, every_seconds=every_seconds)
+
+    def _version(self) -> Version | None:
+        """Changes when another connection has committed; no table is read, no lock is taken that
+        a writer could meet."""
+        if self.path is None:
+            return None
+        with self._read_lock, _translated(self.path):
+            reader = self._connection("read")
+            return reader, reader.execute("pragma data_version").fetchone()[0]
 
     def _checkpoint(self, writer: sqlite3.Connection) -> None:
         """TRUNCATE takes the write lock, so that no commit runs beside the checkpoint (the
@@ -187,6 +224,7 @@ class SqliteEngine:
         ]
 
     def close(self) -> None:
+        self._listener.close()
         with ExitStack() as held:
             for lock in self._locks():
                 held.enter_context(lock)

@@ -20,6 +20,9 @@ set (state, expires_at) = (
 )
 where lent and job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
 
+delete from oncely_repeat
+where job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
+
 delete from oncely_execution
 where job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
 

@@ -17,7 +17,9 @@ from oncely.surface.cli.demo.command import demo
 from oncely.surface.cli.dlq import dlq
 from oncely.surface.cli.enqueue import enqueue, payload_from_stdin
 from oncely.surface.cli.jobs import jobs
+from oncely.surface.cli.queues import queues
 from oncely.surface.cli.say import Screen, complain
+from oncely.surface.cli.schedules import schedules
 from oncely.surface.cli.show import show
 from oncely.surface.cli.steer import cancel, replay
 from oncely.surface.cli.upkeep import doctor, migrate
@@ -31,7 +33,7 @@ PIPE_CLOSED: Final = 141
 
 COMMANDS: Final[dict[str, tuple[Callable[..., Any], ...]]] = {
     "Jobs": (enqueue, jobs, show, cancel, replay, dlq),
-    "Run": (worker,),
+    "Run": (worker, queues, schedules),
     "Store": (migrate, doctor),
     "See it work": (demo,),
 }

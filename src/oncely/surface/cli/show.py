@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from textwrap import indent
 from typing import Annotated, Final
 
+import msgspec
 from cyclopts import Parameter
 from rich.text import Text
 
 from oncely.model.errors import JobNotFound
-from oncely.model.job import Execution, Job
+from oncely.model.job import Job
+from oncely.model.story import Story, line
 from oncely.surface.cli.moments import when
 from oncely.surface.cli.options import DEFAULTS, Options
 from oncely.surface.cli.place import opened
@@ -27,25 +29,26 @@ def show(
     *,
     options: Options = DEFAULTS,
 ) -> None:
-    """Show one job whole: payload, keys, times, executions.
+    """Show one job whole: payload, keys, times, and its story in order.
 
-    With --json every field of a job as Python knows it.
+    With --json every field of a job as Python knows it, and the events of its story.
 
         $ oncely show 0199a5c2-6f8e-7d31-9c55-2f6f0a1b7e42
     """
     with opened(options) as app:
         job = app.get(job_id)
-    if job is None:
-        raise JobNotFound(job_id)
+        if job is None:
+            raise JobNotFound(job_id)
+        story = app.explain(job_id)
     if options.json:
-        answer(job)
+        answer({**msgspec.structs.asdict(job), "story": story.events})
         return
     out = screen()
-    for line in _lines(job, datetime.now(UTC)):
-        out.print(line)
+    for text in _lines(job, story, datetime.now(UTC)):
+        out.print(text)
 
 
-def _lines(job: Job, now: datetime) -> Iterator[Text]:
+def _lines(job: Job, story: Story, now: datetime) -> Iterator[Text]:
     yield Text.assemble("job ", (job.job_id, "bold"))
     for label, value in _facts(job, now).items():
         text = Text(visible(value)) if isinstance(value, str) else value
@@ -54,10 +57,12 @@ def _lines(job: Job, now: datetime) -> Iterator[Text]:
         if content is not None:
             yield Text(label)
             yield Text(indent(pretty(content), "  "))
-    if job.executions:
-        yield Text("executions")
-        for execution in job.executions:
-            yield from _execution(execution, now)
+    yield Text("story")
+    for event in story:
+        yield Text(f"  {visible(line(event))}")
+        if isinstance(event.error, dict) and event.error.get("traceback"):
+            yield Text(indent(pretty(event.error["traceback"]), "    "))
+    yield Text(f"  now: {visible(story.now)}")
 
 
 def _facts(job: Job, now: datetime) -> dict[str, str | Text | None]:
@@ -77,19 +82,3 @@ def _facts(job: Job, now: datetime) -> dict[str, str | Text | None]:
         "due": when(job.due_at, now),
         "ended": "not yet" if job.ended_at is None else when(job.ended_at, now),
     }
-
-
-def _execution(execution: Execution, now: datetime) -> Iterator[Text]:
-    worker = f" by {execution.worker}" if execution.worker else ""
-    yield Text(
-        visible(
-            f"  epoch {execution.epoch}, attempt {execution.attempt}: {execution.outcome}{worker}"
-        )
-    )
-    if execution.started_at is not None:
-        took = (execution.ended_at - execution.started_at).total_seconds()
-        yield Text(f"    started {when(execution.started_at, now)}, took {took:.3f} s")
-    else:
-        yield Text(f"    ended {when(execution.ended_at, now)}")
-    if execution.error is not None:
-        yield Text(indent(pretty(execution.error), "    "))

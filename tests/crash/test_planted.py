@@ -1,0 +1,56 @@
+"""The tests themselves: a planted bug turns one of them red. Some here, all in `make torture`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import Cluster
+from tests.planted import BUGS, PLAIN_PATH, Bug, Copy, Edit, Stale, red_without_bugs, survived
+
+NAMES = (
+    "settle without the epoch, on sqlite",
+    "settle by job id, on postgres",
+    "settle without the nonce, on sqlite",
+    "a defer counts as an attempt",
+    "a retry frees the unique key, on sqlite",
+    "the worker's clock says when a lease runs out",
+    "a late end is accepted although another holds the job, on sqlite",
+    "recovery counts no crash, on sqlite",
+    "a worker renews all leases, on sqlite",
+)
+QUICK = [bug for bug in BUGS if bug.name in NAMES]
+HARMLESS = Edit("store/deliver.py", '"""Plans of delivery', '"""The plans of delivery')
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_without_a_bug_all_are_green(cluster: Cluster) -> None:
+    assert red_without_bugs(QUICK, cluster.url()) == set()
+
+
+@pytest.mark.parametrize("bug", QUICK, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_caught(cluster: Cluster, bug: Bug) -> None:
+    assert survived(bug, cluster.url()) is None
+
+
+def test_a_bug_that_nobody_notices_is_told(cluster: Cluster) -> None:
+    told = survived(Bug("harmless", (HARMLESS,), (PLAIN_PATH,)), cluster.url())
+    assert told == f"still green: {PLAIN_PATH}"
+
+
+def test_a_bug_that_breaks_everything_is_not_taken_for_caught(cluster: Cluster) -> None:
+    broken = Edit("model/outcome.py", 'Rest("completed", result=result)', 'Rest("failed")')
+    test = f"{PLAIN_PATH}[sqlite]"
+    told = survived(Bug("broken", (broken,), (test,), plain=test), cluster.url())
+    assert told == f"nothing works any more: {test}"
+
+
+def test_text_that_is_no_longer_there_fails_loudly(tmp_path: Path) -> None:
+    gone = Edit("store/deliver.py", "text that was never there", "")
+    with pytest.raises(Stale, match=r"gone: store/deliver\.py does not say"):
+        Copy(tmp_path, "").plant(Bug("gone", (gone,), ()))
+
+
+def test_every_bug_can_be_planted(tmp_path: Path) -> None:
+    assert len(QUICK) == len(NAMES)
+    for number, bug in enumerate(BUGS):
+        Copy(tmp_path / str(number), "").plant(bug)

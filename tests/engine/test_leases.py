@@ -1,0 +1,111 @@
+"""Leases: who may renew one, who may take one back, and what its holder may still say."""
+
+import msgspec
+
+from oncely import NewJob, Oncely
+from oncely.store import deliver
+from oncely.store.claim import Claimed
+from oncely.store.deliver import Settlement
+from tests.engine.steps import claim, claim_one, end, found, let_days_pass, retry, sql
+
+A_MINUTE = 60 / 86_400
+
+
+def renew(app: Oncely, worker: str) -> set[tuple[int, str]]:
+    return app._engine.run(lambda _: deliver.renew(worker, 60), "transaction")
+
+
+def reclaim(app: Oncely, limit: int = 10) -> list[tuple[str, str]]:
+    taken = app._engine.run(lambda _: deliver.reclaim(limit), "transaction")
+    return [(job.job_id, job.fate) for job in taken]
+
+
+def completed(claimed: Claimed) -> Settlement:
+    return Settlement(claimed.job_id, claimed.attempt, state="completed").under(claimed.fence)
+
+
+def refused(app: Oncely, settlement: Settlement, *, again: bool = False) -> bool:
+    left = app._engine.run(lambda _: deliver.settle([settlement], again=again), "transaction")
+    return left == [settlement]
+
+
+def test_a_worker_renews_its_own_leases_and_no_others(app: Oncely) -> None:
+    app.enqueue_many(NewJob("k", n) for n in range(3))
+    mine = [claim(app, worker="w1")[0], claim(app, worker="w1")[0]]
+    [other] = claim(app, worker="w2")
+    let_days_pass(app, A_MINUTE * 2)
+    assert renew(app, "w1") == {(item.fence.epoch, item.job_id) for item in mine}
+    assert reclaim(app) == [(other.job_id, "crashed")]
+    assert renew(app, "w2") == set()
+
+
+def test_a_lease_that_lasts_is_not_taken_back(app: Oncely) -> None:
+    app.enqueue("k")
+    claimed = claim_one(app)
+    let_days_pass(app, A_MINUTE / 2)
+    assert reclaim(app) == []
+    assert end(app, claimed, "completed")
+
+
+def test_only_so_many_leases_are_taken_back_at_once_and_the_oldest_first(app: Oncely) -> None:
+    app.enqueue_many(NewJob("k", n) for n in range(3))
+    ids = [claim_one(app).job_id for _ in range(3)]
+    let_days_pass(app, 1)
+    assert [reclaim(app, 2), reclaim(app, 2), reclaim(app, 2)] == [
+        [(ids[0], "crashed"), (ids[1], "crashed")],
+        [(ids[2], "crashed")],
+        [],
+    ]
+
+
+def test_what_another_execution_settled_is_not_taken_for_ones_own(app: Oncely) -> None:
+    """The answer to the first try was lost; meanwhile the job was taken back and settled by its
+    successor. That there is an end does not mean that it is this one's."""
+    app.enqueue("k")
+    first = claim_one(app)
+    let_days_pass(app, 1)
+    assert reclaim(app) == [(first.job_id, "crashed")]
+    second = claim_one(app)
+    assert not refused(app, completed(second))
+    assert refused(app, completed(first), again=True)
+    assert not refused(app, completed(second), again=True)
+
+
+def test_a_retry_that_was_sent_again_is_not_written_again(app: Oncely) -> None:
+    job_id = app.enqueue("k").job_id
+    claimed = claim_one(app)
+    assert retry(app, claimed)
+    how = Settlement(job_id, 1, outcome="retried", attempts=1).under(claimed.fence)
+    assert not refused(app, how, again=True)
+    assert found(app, job_id).attempt == 1
+    assert len(found(app, job_id).executions) == 1
+
+
+def test_a_late_end_with_another_nonce_is_refused(app: Oncely) -> None:
+    app.enqueue("k")
+    late = completed(claim_one(app))
+    let_days_pass(app, 1)
+    reclaim(app)
+    assert refused(app, msgspec.structs.replace(late, nonce=late.nonce ^ 1))
+    assert refused(app, msgspec.structs.replace(late, epoch=late.epoch + 1))
+    assert not refused(app, late)
+
+
+def test_a_late_retry_is_refused_for_the_job_is_in_line_already(app: Oncely) -> None:
+    job_id = app.enqueue("k").job_id
+    claimed = claim_one(app)
+    let_days_pass(app, 1)
+    reclaim(app)
+    how = Settlement(job_id, 1, outcome="retried", attempts=1).under(claimed.fence)
+    assert refused(app, how)
+    assert sql(app, "select count(*) from oncely.ready") == [(1,)]
+
+
+def test_a_crash_keeps_the_unique_key_and_a_poison_pill_frees_it(app: Oncely) -> None:
+    app.enqueue("k", unique_key="u")
+    for _ in range(3):
+        assert not app.enqueue("k", unique_key="u").inserted
+        claim_one(app)
+        let_days_pass(app, 1)
+        reclaim(app)
+    assert app.enqueue("k", unique_key="u").inserted
