@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --quiet --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format clean python
+.PHONY: help demo test torture lint format clean python
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,13 @@ demo: $(RUNTIME) ## see it work
 
 test: lint ## lint, then every test
 	$(BIN)/pytest -n 2 $(ARGS)
+
+# What takes too long for every run: kills and stops in larger numbers, and all planted bugs.
+TIMES ?= 5
+torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
+	ONCELY_TORTURE=$(TIMES) $(BIN)/pytest -s --timeout 3600 tests/crash/test_killed_workers.py \
+		tests/crash/test_killed_publishers.py tests/crash/test_server_stops_under_workers.py
+	$(BIN)/python -m tests.planted
 
 lint: $(DEV) ## ruff, import-linter, mypy
 	$(BIN)/ruff check .

@@ -350,7 +350,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), BAD, ids=str)
+@pytest.mark.parametrize(
+    ("options", "message"), BAD, ids=[f"{n} {message}" for n, (_, message) in enumerate(BAD)]
+)
 def test_bad_input_is_refused_when_it_is_declared(
     shared_app: Oncely, options: dict[str, Any], message: str
 ) -> None:

@@ -15,33 +15,31 @@ import msgspec
 
 from oncely.model.errors import OncelyError
 from oncely.surface.app import Oncely
+from oncely.surface.cli.demo.place import KIND, Place
 from oncely.surface.key import key
 
-QUEUE: Final = "demo"
-KIND: Final = "demo.charge"
 GROUP: Final = 25
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    url: str
-    schema: str
+    place: Place
     name: str
-    orders: list[str]
+    orders: list[int]
 
 
 class Answer(msgspec.Struct, frozen=True):
     """A receipt, and the order it is for."""
 
-    order: str
+    order: int
     job_id: str
     inserted: bool
 
 
-def publish(app: Oncely, order: str, publisher: str) -> Answer:
+def publish(app: Oncely, queue: str, order: int, publisher: str) -> Answer:
     receipt = app.enqueue(
         KIND,
         {"order_id": order},
-        queue=QUEUE,
+        queue=queue,
         idempotency_key=key("order", order, "charge"),
         tags=[publisher],
     )
@@ -50,13 +48,14 @@ def publish(app: Oncely, order: str, publisher: str) -> Answer:
 
 def main() -> None:
     assignment = msgspec.json.decode(sys.stdin.buffer.readline(), type=Assignment)
-    with Oncely(assignment.url, schema=assignment.schema) as app:
+    place = assignment.place
+    with Oncely(place.url, schema=place.schema) as app:
         _say([])
         for start in range(0, len(assignment.orders), GROUP):
             if not sys.stdin.buffer.readline():
                 return  # whoever runs the demo is gone
             orders = assignment.orders[start : start + GROUP]
-            _say([publish(app, order, assignment.name) for order in orders])
+            _say([publish(app, place.queue, order, assignment.name) for order in orders])
 
 
 def _say(answers: list[Answer]) -> None:
