@@ -35,7 +35,7 @@ from oncely.store import effects
 from oncely.store.claim import Fence
 from oncely.store.effects import Effect
 from oncely.store.engine import Access, Engine
-from oncely.store.plan import Plan
+from oncely.store.plan import Plan, arun, run
 
 T = TypeVar("T")
 
@@ -197,17 +197,7 @@ def drive(steps: Steps[T], engine: Engine) -> T:
             _refuse_coroutine(wanted.function, value)
         return value
 
-    try:
-        wanted = next(steps)
-        while True:
-            try:
-                value = act(wanted)
-            except BaseException as error:
-                wanted = steps.throw(error)
-            else:
-                wanted = steps.send(value)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    return run(steps, act)
 
 
 async def adrive(steps: Steps[T], engine: Engine, store_threads: Executor) -> T:
@@ -223,17 +213,7 @@ async def adrive(steps: Steps[T], engine: Engine, store_threads: Executor) -> T:
         value = await asyncio.get_running_loop().run_in_executor(None, call)
         return await value if inspect.isawaitable(value) else value
 
-    try:
-        wanted = next(steps)
-        while True:
-            try:
-                value = await act(wanted)
-            except BaseException as error:
-                wanted = steps.throw(error)
-            else:
-                wanted = steps.send(value)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    return await arun(steps, act)
 
 
 async def _whole(work: Awaitable[T]) -> T:

@@ -44,50 +44,6 @@ async def execute(
     max_result_bytes: int,
 ) -> Ending:
     """A cancellation from outside passes through: then the execution has no end of its own."""
-    ending = await _end(
-        handler,
-        claimed,
-        context,
-        middleware=middleware,
-        threads=threads,
-        timeout_seconds=timeout_seconds,
-        max_result_bytes=max_result_bytes,
-    )
-    return _with_doubt(ending, context)
-
-
-def _with_doubt(ending: Ending, context: Context) -> Ending:
-    """An effect without a known end is not forgotten, whatever the handler made of it: a person
-    must say, or the next execution asks."""
-    if context.completion.begun or not context.effects.open:
-        return ending
-    for_a_person = [name for name, must in context.effects.open.items() if must]
-    match ending:
-        case Raised(failure) | Deferred(_, failure) | Cancelled(failure) | Doubted(_, failure):
-            pass
-        case Returned():
-            names = ", ".join(map(repr, context.effects.open))
-            failure = Failure(
-                "InDoubt", f"the handler returned, but nobody knows how effect {names} ended"
-            )
-            ending = Raised(failure)
-        case _:
-            assert_never(ending)
-    if for_a_person:
-        return Doubted(for_a_person, failure)
-    return ending
-
-
-async def _end(
-    handler: Handler,
-    claimed: Claimed,
-    context: Context,
-    *,
-    middleware: Sequence[Middleware],
-    threads: Executor,
-    timeout_seconds: float | None,
-    max_result_bytes: int,
-) -> Ending:
     try:
         arguments = handler.arguments(context, claimed.payload)
     except Exception as error:
@@ -109,6 +65,28 @@ async def _end(
         return Returned(payload.encode(value, max_bytes=max_result_bytes))
     except InvalidInput as error:
         return Raised(_failure(error, "the result cannot be kept: "), retryable=False)
+
+
+def with_doubt(ending: Ending, context: Context) -> Ending:
+    """An effect without a known end is not forgotten, whatever the handler made of it: a person
+    must say, or the next execution asks."""
+    if context.completion.begun or not context.effects.open:
+        return ending
+    for_a_person = [name for name, must in context.effects.open.items() if must]
+    match ending:
+        case Raised(failure) | Deferred(_, failure) | Cancelled(failure) | Doubted(_, failure):
+            pass
+        case Returned():
+            names = ", ".join(map(repr, context.effects.open))
+            failure = Failure(
+                "InDoubt", f"the handler returned, but nobody knows how effect {names} ended"
+            )
+            ending = Raised(failure)
+        case _:
+            assert_never(ending)
+    if for_a_person:
+        return Doubted(for_a_person, failure)
+    return ending
 
 
 def _chain(

@@ -13,6 +13,7 @@ import msgspec
 Row = tuple[Any, ...]
 Params = Mapping[str, Any]
 T = TypeVar("T")
+W = TypeVar("W")
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -30,29 +31,32 @@ def document(name: str, records: Any, **params: Any) -> Statement:
     return Statement(name, {"doc": msgspec.json.encode(records).decode(), **params})
 
 
-def run(plan: Plan[T], ask: Callable[[Statement], list[Row]]) -> T:
+def run(plan: Generator[W, Any, T], ask: Callable[[W], Any]) -> T:
+    """Give the plan what it asks for, until it returns."""
     try:
-        statement = next(plan)
+        wanted = next(plan)
         while True:
             try:
-                rows = ask(statement)
+                answer = ask(wanted)
             except BaseException as error:
-                statement = plan.throw(error)
+                wanted = plan.throw(error)
             else:
-                statement = plan.send(rows)
+                wanted = plan.send(answer)
     except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+        value: T = end.value
+        return value
 
 
-async def arun(plan: Plan[T], ask: Callable[[Statement], Awaitable[list[Row]]]) -> T:
+async def arun(plan: Generator[W, Any, T], ask: Callable[[W], Awaitable[Any]]) -> T:
     try:
-        statement = next(plan)
+        wanted = next(plan)
         while True:
             try:
-                rows = await ask(statement)
+                answer = await ask(wanted)
             except BaseException as error:
-                statement = plan.throw(error)
+                wanted = plan.throw(error)
             else:
-                statement = plan.send(rows)
+                wanted = plan.send(answer)
     except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+        value: T = end.value
+        return value

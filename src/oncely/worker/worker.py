@@ -19,7 +19,7 @@ import msgspec
 from oncely.flow.context import Context
 from oncely.flow.enqueue import Enqueuer
 from oncely.flow.events import Events, log
-from oncely.flow.execute import Middleware, execute
+from oncely.flow.execute import Middleware, execute, with_doubt
 from oncely.flow.handler import Handler, Registry
 from oncely.flow.schedule import Schedules
 from oncely.model import payload
@@ -278,6 +278,7 @@ class Worker:
                 timeout_seconds=timeout_seconds,
                 max_result_bytes=MAX_RESULT_BYTES,
             )
+            ending = with_doubt(ending, context)
         standing = Standing(
             claimed.attempt, context.max_attempts, claimed.defers, claimed.age_seconds
         )
