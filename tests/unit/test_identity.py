@@ -26,6 +26,15 @@ def test_the_time_in_an_id_is_now() -> None:
     assert before <= UUID(text).int >> 80 <= after + 1_000
 
 
+def test_a_clock_that_was_far_ahead_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = time.time_ns
+    with monkeypatch.context() as wrong:
+        wrong.setattr(time, "time_ns", lambda: right() + 40 * 86_400 * 10**9)
+        [ahead] = new_job_ids(1)
+    [now] = new_job_ids(1)
+    assert UUID(now).int >> 80 <= time.time_ns() // 1_000_000 + 1_000 < UUID(ahead).int >> 80
+
+
 def test_ids_rise_within_and_across_calls() -> None:
     ids = [id for count in (1, 1000, 1, 5000, 3) for id in new_job_ids(count)]
     assert ids == sorted(ids)

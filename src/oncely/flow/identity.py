@@ -11,6 +11,7 @@ import os
 import time
 from threading import Lock
 
+_HOUR = 3_600_000 << 12
 _lock = Lock()
 _last = 0
 
@@ -19,7 +20,9 @@ def new_job_ids(count: int) -> list[str]:
     global _last
     with _lock:
         # Steps of 1/4096 ms: 48 bits of milliseconds and the 12 bits below them in the format.
-        first = max(_last + 1, (time.time_ns() << 12) // 1_000_000)
+        now = (time.time_ns() << 12) // 1_000_000
+        # A clock that was far ahead and is right again must not be followed by wrong times for ever.
+        first = _last + 1 if 0 <= _last + 1 - now < _HOUR else now
         _last = first + count - 1
     noise = os.urandom(8 * count)
     return [_uuid7(first + n, noise[8 * n : 8 * n + 8]) for n in range(count)]
