@@ -213,8 +213,10 @@ def _read(ask: Callable[[str], list[Any]], prefix: str, *, ids: str, overdue: st
             for epoch, members, *rest in rows(f"epoch, {ids}, worker, {overdue}", "lease")
         ],
         outcomes=[
-            Outcome(str(id), state, epoch, json.loads(text) if isinstance(text, str) else text)
-            for id, state, epoch, text in rows("job_id, state, epoch, result", "outcome")
+            Outcome(str(id), state, epoch, None if text is None else json.loads(text))
+            for id, state, epoch, text in rows(
+                "job_id, state, epoch, cast(result as text)", "outcome"
+            )
         ],
         executions=[
             Execution(str(id), *rest)

@@ -21,7 +21,7 @@ def new_job_ids(count: int) -> list[str]:
     with _lock:
         # Steps of 1/4096 ms: 48 bits of milliseconds and the 12 bits below them in the format.
         now = (time.time_ns() << 12) // 1_000_000
-        # A clock that was far ahead and is right again must not be followed by wrong times for ever.
+        # A clock that was far ahead and is right again must not leave wrong times for ever.
         first = _last + 1 if 0 <= _last + 1 - now < _HOUR else now
         _last = first + count - 1
     noise = os.urandom(8 * count)

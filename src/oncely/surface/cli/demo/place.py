@@ -1,0 +1,17 @@
+"""Where a run of the demo takes place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+KIND: Final = "demo.charge"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A store, and a queue in it that is this run's own."""
+
+    url: str
+    schema: str
+    queue: str

@@ -1,0 +1,198 @@
+"""A worker process ends at every boundary of every verb; then the job is delivered again.
+
+Exactly once for what commits with the job and for what goes by a key; at most once, and held for a
+person where nobody can know, for the rest; and nothing is ever lost.
+"""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from oncely import Job, Oncely
+from oncely.store.deliver import reclaim
+from tests.cluster import Cluster
+from tests.crash.checker import check
+from tests.crash.effect_scenes import ENDED, deliver, make_app
+from tests.crash.fleet import start
+from tests.crash.load import TORTURE
+from tests.crash.other_side import OtherSide
+from tests.engine.steps import found, sql
+
+EXACTLY_ONCE = (
+    "transaction_async",
+    "transaction_def",
+    "complete_async",
+    "complete_def",
+    "step_async",
+    "step_def",
+    "verified",
+)
+AT_MOST_ONCE = ("fence_async", "fence_def", "cleared")
+PATIENCE_SECONDS = 60
+pytestmark = pytest.mark.timeout(600 * TORTURE)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """One store for all of them: each job has a queue of its own."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('effects') / 'jobs.db'}"
+        return
+    cluster: Cluster = request.getfixturevalue("cluster")
+    name = f"effects_{uuid4().hex}"
+    yield cluster.create_database(name)
+    cluster.drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def other_side() -> Iterator[OtherSide]:
+    with OtherSide() as other_side:
+        yield other_side
+
+
+@pytest.fixture(scope="module")
+def app(place: str, other_side: OtherSide) -> Iterator[Oncely]:
+    with make_app(place, other_side.port) as app:
+        app.migrate()
+        sql(app, "create table written (name text)")
+        yield app
+        check(place)
+
+
+class Scene:
+    """One job, alone in its queue."""
+
+    def __init__(self, app: Oncely, other_side: OtherSide, kind: str, folder: Path) -> None:
+        self.app = app
+        self.other_side = other_side
+        self.name = f"{kind}-{uuid4().hex}"
+        self._told = folder / self.name
+        self.job_id = app.enqueue(kind, self.name, queue=self.name).job_id
+
+    def deliver(self, end_at: int | None) -> list[str] | None:
+        """In a process of its own; the boundaries it passed, or None if it ended at one."""
+        process = start(deliver, self.app.url, self.other_side.port, self.name, end_at, self._told)
+        process.join(PATIENCE_SECONDS)
+        assert process.exitcode in (0, ENDED), process.exitcode
+        self._let_lease_run_out()
+        if process.exitcode == ENDED:
+            return None
+        names: list[str] = json.loads(self._told.read_text())
+        return names
+
+    def deliver_by_healthy_worker(self) -> Job:
+        assert self.deliver(None) is not None
+        return self.job
+
+    @property
+    def job(self) -> Job:
+        return found(self.app, self.job_id)
+
+    @property
+    def times_done(self) -> int:
+        [(rows,)] = sql(self.app, "select count(*) from written where name = :name", name=self.name)
+        return self.other_side.done[self.name] + int(rows)
+
+    def _let_lease_run_out(self) -> None:
+        past = "0" if self.app.url.startswith("sqlite") else "clock_timestamp()"
+        sql(self.app, f"update oncely.lease set expires_at = {past}")
+        self.app._engine.run(lambda _: reclaim(100), "transaction")
+
+    def resolve_by_what_is_true(self) -> None:
+        assert self.job.state == "in_doubt"
+        happened = self.times_done == 1
+        self.app.resolve(
+            self.job_id, "send", happened=happened, result="seen" if happened else None
+        )
+
+
+def boundaries(app: Oncely, other_side: OtherSide, kind: str, folder: Path) -> list[str]:
+    """By a run in which nothing goes wrong."""
+    scene = Scene(app, other_side, kind, folder)
+    names = scene.deliver(None)
+    assert names is not None
+    assert (scene.job.state, scene.times_done) == ("completed", 1)
+    assert {"before effect", "after effect"} <= set(names)
+    return names
+
+
+@pytest.mark.parametrize("kind", EXACTLY_ONCE)
+def test_ended_at_every_boundary_it_happens_exactly_once(
+    app: Oncely, other_side: OtherSide, kind: str, tmp_path: Path
+) -> None:
+    names = boundaries(app, other_side, kind, tmp_path)
+    for end_at, name in enumerate(names):
+        scene = Scene(app, other_side, kind, tmp_path)
+        assert scene.deliver(end_at) is None, f"it did not come to boundary {end_at}, {name}"
+        job = scene.deliver_by_healthy_worker()
+        where = f"ended at {end_at}, {name}"
+        assert (job.state, scene.times_done) == ("completed", 1), where
+    print(f"N={len(names)} boundaries of {kind}: {names}")
+
+
+@pytest.mark.parametrize("kind", AT_MOST_ONCE)
+def test_ended_at_every_boundary_a_fence_happens_at_most_once_and_is_held(
+    app: Oncely, other_side: OtherSide, kind: str, tmp_path: Path
+) -> None:
+    names = boundaries(app, other_side, kind, tmp_path)
+    held, truths = [], set()
+    for end_at, name in enumerate(names):
+        scene = Scene(app, other_side, kind, tmp_path)
+        assert scene.deliver(end_at) is None
+        job = scene.deliver_by_healthy_worker()
+        where = f"ended at {end_at}, {name}"
+        assert scene.times_done <= 1, where
+        if job.state == "in_doubt":
+            held.append(end_at)
+            truths.add(scene.times_done)
+            scene.resolve_by_what_is_true()
+            job = scene.deliver_by_healthy_worker()
+        assert (job.state, scene.times_done) == ("completed", 1), where
+    assert held == in_doubt_between(names)
+    assert truths == {0, 1}, "held with and without the effect, and resolved both ways"
+    print(f"N={len(names)} boundaries of {kind}, held at {[names[n] for n in held]}")
+
+
+def in_doubt_between(names: list[str]) -> list[int]:
+    """After the commit of an intent, up to the commit of what ends it."""
+    inside: list[int] = []
+    begun, last = False, ""
+    for number, name in enumerate(names):
+        if name.startswith("after effect_"):
+            last = name
+        if name == "after commit" and last == "after effect_begin":
+            begun = True
+        if name == "after commit" and last in ("after effect_look", "after effect_clear"):
+            begun = False
+        if begun:
+            inside.append(number)
+    return inside
+
+
+@pytest.mark.parametrize("kind", [*EXACTLY_ONCE, *AT_MOST_ONCE])
+def test_two_ends_in_a_row(app: Oncely, other_side: OtherSide, kind: str, tmp_path: Path) -> None:
+    """The second delivery ends too, wherever it is by then. Some pairs here, all under torture."""
+    names = boundaries(app, other_side, kind, tmp_path)
+    chance = random.Random(kind)
+    pairs = [(first, second) for first in range(len(names)) for second in range(len(names) + 6)]
+    if TORTURE == 1:
+        pairs = chance.sample(pairs, 6)
+    ended_twice = 0
+    for first, second in pairs:
+        scene = Scene(app, other_side, kind, tmp_path)
+        assert scene.deliver(first) is None
+        ended_twice += scene.deliver(second) is None
+        job = scene.deliver_by_healthy_worker()
+        where = f"ended at {first}, {names[first]}, then at {second}"
+        assert scene.times_done <= 1, where
+        if job.state == "in_doubt" and kind in AT_MOST_ONCE:
+            scene.resolve_by_what_is_true()
+            job = scene.deliver_by_healthy_worker()
+        assert (job.state, scene.times_done) == ("completed", 1), where
+    print(f"N={len(pairs)} pairs of {kind}, {ended_twice} of them ended twice")

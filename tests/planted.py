@@ -1,0 +1,416 @@
+"""Planted bugs: does anybody notice? `python -m tests.planted [--list] [part of a name ...]`.
+
+Each bug is put into a copy of the source tree, by exact replacement of text; then the tests that
+are named for it run against the copy, and at least one must turn red. The plain path through the
+store must stay green meanwhile, so that a bug is found for what it does, and not because nothing
+works any more. On the copy without bugs all the tests named here must be green.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.cluster import Cluster
+
+ROOT = Path(__file__).parents[1]
+LIMIT_SECONDS = 300
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-rpfE", "--tb=short", "-p", "no:cacheprovider")
+RESULT = re.compile(r"^(PASSED|FAILED|ERROR) (\S+)", re.MULTILINE)
+
+WORKER = "tests/engine/test_worker.py::"
+DELIVERY = "tests/engine/test_delivery.py::"
+LEASES = "tests/engine/test_leases.py::"
+CLOCK = "tests/engine/test_clock.py::"
+STOPS = "tests/crash/test_server_stops_under_workers.py::"
+PLAIN_PATH = f"{WORKER}test_what_the_handler_returns_is_kept_as_the_result"
+
+SQLITE_EPOCHS = "where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)"
+SQLITE_FENCE = "select l.epoch, l.nonce, m.value"
+ENDED = "in ('completed', 'failed', 'cancelled')"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In this file below src/oncely, every `old` becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Bug:
+    name: str
+    edits: tuple[Edit, ...]
+    tests: tuple[str, ...]
+    plain: str = PLAIN_PATH
+    """What must stay green."""
+
+
+def on_postgres(name: str, file: str, *edits: tuple[str, str], tests: Sequence[str]) -> Bug:
+    return _on("postgres", name, file, edits, tests)
+
+
+def on_sqlite(name: str, file: str, *edits: tuple[str, str], tests: Sequence[str]) -> Bug:
+    return _on("sqlite", name, file, edits, tests)
+
+
+def _on(
+    engine: str, name: str, file: str, edits: Iterable[tuple[str, str]], tests: Sequence[str]
+) -> Bug:
+    return Bug(
+        f"{name}, on {engine}",
+        tuple(Edit(f"store/{engine}/{file}.sql", old, new) for old, new in edits),
+        tuple(f"{test}[{engine}]" for test in tests),
+        f"{PLAIN_PATH}[{engine}]",
+    )
+
+
+BUGS: tuple[Bug, ...] = (
+    on_postgres(
+        "settle without the epoch",
+        "settle",
+        ("where l.epoch in (select i.epoch from input i)", "where true"),
+        ("and m.epoch = i.epoch ", ""),
+        tests=[f"{DELIVERY}test_the_right_epoch_with_another_nonce_settles_nothing"],
+    ),
+    on_sqlite(
+        "settle without the epoch",
+        "settle",
+        (SQLITE_EPOCHS, ""),
+        (SQLITE_FENCE, "select json_extract(d.value, '$.epoch'), l.nonce, m.value"),
+        tests=[f"{DELIVERY}test_the_right_epoch_with_another_nonce_settles_nothing"],
+    ),
+    on_postgres(
+        "settle without the nonce",
+        "settle",
+        (" and m.nonce = i.nonce", ""),
+        tests=[f"{DELIVERY}test_the_right_epoch_with_another_nonce_settles_nothing"],
+    ),
+    on_sqlite(
+        "settle without the nonce",
+        "settle",
+        (SQLITE_FENCE, "select l.epoch, json_extract(d.value, '$.nonce'), m.value"),
+        tests=[f"{DELIVERY}test_the_right_epoch_with_another_nonce_settles_nothing"],
+    ),
+    on_postgres(
+        "settle by job id",
+        "settle",
+        ("where l.epoch in (select i.epoch from input i)", "where true"),
+        (" and m.epoch = i.epoch and m.nonce = i.nonce", ""),
+        tests=[f"{DELIVERY}test_an_older_epoch_settles_nothing"],
+    ),
+    on_sqlite(
+        "settle by job id",
+        "settle",
+        (SQLITE_EPOCHS, ""),
+        (
+            SQLITE_FENCE,
+            "select json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'), m.value",
+        ),
+        tests=[f"{DELIVERY}test_an_older_epoch_settles_nothing"],
+    ),
+    Bug(
+        "a refused settle is taken for done",
+        (
+            Edit(
+                "store/deliver.py",
+                'accepted.update((yield document("settle_late", late)))',
+                'accepted.update((yield document("settle_late", late)))\n'
+                "        accepted.update((s.id, s.epoch) for s in late)",
+            ),
+        ),
+        (f"{DELIVERY}test_an_older_epoch_settles_nothing",),
+    ),
+    Bug(
+        "a defer counts as an attempt",
+        (Edit("model/outcome.py", "attempts=standing.attempt - 1", "attempts=standing.attempt"),),
+        (f"{WORKER}test_defer_burns_no_attempt",),
+    ),
+    Bug(
+        "a retry counts no attempt",
+        (
+            Edit(
+                "model/outcome.py",
+                "attempts=standing.attempt,\n",
+                "attempts=min(standing.attempt - 1, 1),\n",
+            ),
+        ),
+        (f"{WORKER}test_an_exception_is_retried_until_the_attempts_are_used_up",),
+    ),
+    on_postgres(
+        "a retry frees the unique key",
+        "settle",
+        (f"where h.state {ENDED} and", "where"),
+        tests=[f"{WORKER}test_a_retry_waits_and_keeps_the_unique_key"],
+    ),
+    on_sqlite(
+        "a retry frees the unique key",
+        "settle",
+        (f"json_extract(d.value, '$.state') {ENDED}", "true"),
+        tests=[f"{WORKER}test_a_retry_waits_and_keeps_the_unique_key"],
+    ),
+    Bug(
+        "the worker's clock says when a lease runs out",
+        (
+            Edit(
+                "store/claim.py",
+                '"lease_us": round(lease_seconds * 1_000_000)',
+                '"lease_us": round((__import__("time").time() + lease_seconds) * 1_000_000)',
+            ),
+            Edit(
+                "store/postgres/claim.sql",
+                "c.now + :lease_us * interval '1 microsecond'",
+                "timestamptz 'epoch' + :lease_us * interval '1 microsecond'",
+            ),
+            Edit("store/sqlite/claim.sql", "t.now + :lease_us", ":lease_us"),
+        ),
+        (f"{CLOCK}test_a_lease_lasts_as_long_as_was_asked_for",),
+    ),
+    Bug(
+        "the worker's clock says how long a lease is renewed",
+        (
+            Edit(
+                "store/deliver.py",
+                '"lease_us": _microseconds(lease_seconds)}',
+                '"lease_us": _microseconds(__import__("time").time() + lease_seconds)}',
+            ),
+            Edit("store/postgres/renew.sql", "clock_timestamp() +", "timestamptz 'epoch' +"),
+            Edit("store/sqlite/renew.sql", "(select now from oncely_clock) + ", ""),
+        ),
+        (f"{CLOCK}test_a_renewed_lease_lasts_as_long_as_was_asked_for",),
+    ),
+    on_postgres(
+        "a late end is accepted although another holds the job",
+        "settle_late",
+        ("from mine m join gone g on g.id = m.id", "from mine m"),
+        tests=[f"{WORKER}test_a_late_end_is_refused_if_somebody_else_has_the_job"],
+    ),
+    on_sqlite(
+        "a late end is accepted although another holds the job",
+        "settle_late",
+        ("cross join oncely_ready r", "left join oncely_ready r"),
+        tests=[f"{WORKER}test_a_late_end_is_refused_if_somebody_else_has_the_job"],
+    ),
+    on_postgres(
+        "a late end without the nonce",
+        "settle_late",
+        (" and e.nonce = i.nonce", ""),
+        tests=[f"{LEASES}test_a_late_end_with_another_nonce_is_refused"],
+    ),
+    on_sqlite(
+        "a late end without the nonce",
+        "settle_late",
+        ("and e.nonce = json_extract(d.value, '$.nonce') ", ""),
+        tests=[f"{LEASES}test_a_late_end_with_another_nonce_is_refused"],
+    ),
+    on_postgres(
+        "any end of the job is taken for one's own",
+        "settled",
+        ("where i.epoch = (select o.epoch ", "where i.epoch <= (select o.epoch "),
+        tests=[f"{LEASES}test_what_another_execution_settled_is_not_taken_for_ones_own"],
+    ),
+    on_sqlite(
+        "any end of the job is taken for one's own",
+        "settled",
+        (" and o.epoch = json_extract(i.value, '$.epoch')", ""),
+        tests=[f"{LEASES}test_what_another_execution_settled_is_not_taken_for_ones_own"],
+    ),
+    on_postgres(
+        "recovery counts no crash",
+        "reclaim",
+        ("s.crashes + 1", "s.crashes"),
+        tests=[f"{WORKER}test_after_three_crashes_in_a_row_the_job_is_a_poison_pill"],
+    ),
+    on_sqlite(
+        "recovery counts no crash",
+        "reclaim",
+        ("s.crashes + 1", "s.crashes"),
+        tests=[f"{WORKER}test_after_three_crashes_in_a_row_the_job_is_a_poison_pill"],
+    ),
+    on_postgres(
+        "recovery takes leases that last",
+        "reclaim",
+        ("where x.expires_at <= (select clock_timestamp())", "where true"),
+        tests=[f"{LEASES}test_a_lease_that_lasts_is_not_taken_back"],
+    ),
+    on_sqlite(
+        "recovery takes leases that last",
+        "reclaim",
+        ("where l.expires_at <= (select now from oncely_clock)", "where true"),
+        tests=[f"{LEASES}test_a_lease_that_lasts_is_not_taken_back"],
+    ),
+    on_postgres(
+        "a worker renews all leases",
+        "renew",
+        ("where worker = :worker", "where worker is not null or worker = :worker"),
+        tests=[f"{LEASES}test_a_worker_renews_its_own_leases_and_no_others"],
+    ),
+    on_sqlite(
+        "a worker renews all leases",
+        "renew",
+        ("where worker = :worker", "where worker is not null or worker = :worker"),
+        tests=[f"{LEASES}test_a_worker_renews_its_own_leases_and_no_others"],
+    ),
+    on_sqlite(
+        "an epoch is given out again",
+        "migrations/0001_jobs",
+        ("epoch integer primary key autoincrement", "epoch integer primary key"),
+        tests=[f"{DELIVERY}test_an_epoch_is_not_given_out_again_after_its_lease_is_gone"],
+    ),
+    on_postgres(
+        "what is not due is claimed",
+        "claim",
+        ("and r.due_at <= (select clock_timestamp())", ""),
+        tests=[f"{DELIVERY}test_what_is_not_due_is_not_claimed"],
+    ),
+    on_sqlite(
+        "what is not due is claimed",
+        "claim",
+        (" and r.due_at <= c.now", ""),
+        tests=[f"{DELIVERY}test_what_is_not_due_is_not_claimed"],
+    ),
+    Bug(
+        "a claim whose answer was lost is forgotten",
+        (Edit("store/deliver.py", "if limit and again:", "if limit and not limit:"),),
+        (f"{WORKER}test_what_was_claimed_before_a_lost_answer_is_found",),
+    ),
+    Bug(
+        "an end whose answer was lost is taken for refused",
+        (
+            Edit(
+                "store/deliver.py",
+                'accepted.update((yield document("settled"',
+                'list((yield document("settled"',
+            ),
+        ),
+        (f"{WORKER}test_the_same_end_sent_again_after_a_lost_answer_is_accepted",),
+    ),
+    Bug(
+        "a worker that lost its job goes on with it",
+        (Edit("worker/worker.py", f"{' ' * 20}task.cancel()\n", f"{' ' * 20}pass\n"),),
+        (
+            f"{WORKER}test_a_running_handler_is_cancelled_once_its_worker_notices_that_the_job_is_gone",
+        ),
+    ),
+    Bug(
+        "a worker hands nothing back",
+        (Edit("worker/worker.py", "if task.cancelled():", "if task is None:"),),
+        (
+            f"{WORKER}test_a_worker_whose_task_is_cancelled_hands_its_jobs_back",
+            f"{STOPS}test_a_job_that_its_worker_let_go_while_the_server_was_down_is_run_again",
+        ),
+    ),
+    Bug(
+        "a worker does not wait for a store that is down",
+        (Edit("worker/line.py", "if not self.patient:", "if self.patient:"),),
+        (f"{STOPS}test_workers_live_through_10_immediate_stops_of_the_server",),
+    ),
+)
+
+
+class Stale(Exception):
+    """A bug cannot be planted, or its tests are not there: this file must follow the source."""
+
+
+class Copy:
+    """The source and the tests in a folder of their own, to be spoiled."""
+
+    def __init__(self, folder: Path, database_url: str) -> None:
+        self.folder = folder
+        self._database_url = database_url
+        ignored = shutil.ignore_patterns("__pycache__")
+        for name in ("src", "tests"):
+            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+        shutil.copy(ROOT / "pyproject.toml", folder)
+
+    def plant(self, bug: Bug) -> None:
+        for edit in bug.edits:
+            path = self.folder / "src/oncely" / edit.file
+            text = path.read_text()
+            if edit.old not in text:
+                raise Stale(f"{bug.name}: {edit.file} does not say {edit.old!r} any more")
+            path.write_text(text.replace(edit.old, edit.new))
+
+    def red(self, tests: Iterable[str]) -> set[str]:
+        """The tests that do not pass, with their parameters, of those that are named."""
+        named = sorted(set(tests))
+        done = subprocess.run(
+            [*PYTEST, *named],
+            cwd=self.folder,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_SECONDS,
+        )
+        results = RESULT.findall(done.stdout)
+        missing = [test for test in named if not any(id.startswith(test) for _, id in results)]
+        if done.returncode not in (0, 1) or missing:
+            raise Stale(f"pytest said {done.returncode}, no result of {missing}:\n{done.stdout}")
+        if not results:
+            raise Stale(f"no results:\n{done.stdout}{done.stderr}")
+        return {id for result, id in results if result != "PASSED"}
+
+    def _environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "ONCELY_"))}
+        path = str(self.folder / "src")
+        return {**kept, "PYTHONPATH": path, "TEST_DATABASE_URL": self._database_url}
+
+
+def survived(bug: Bug, database_url: str) -> str | None:
+    """Plant one bug. None if a test turned red by it; else what is wrong."""
+    with TemporaryDirectory(prefix="oncely-planted-") as folder:
+        copy = Copy(Path(folder), database_url)
+        try:
+            copy.plant(bug)
+            red = copy.red([*bug.tests, bug.plain])
+        except Stale as error:
+            return str(error)
+    broken = [test for test in red if test.startswith(PLAIN_PATH)]
+    if broken:
+        return f"nothing works any more: {', '.join(broken)}"
+    return None if red else f"still green: {', '.join(bug.tests)}"
+
+
+def red_without_bugs(bugs: Iterable[Bug], database_url: str) -> set[str]:
+    with TemporaryDirectory(prefix="oncely-planted-") as folder:
+        tests = [test for bug in bugs for test in bug.tests]
+        return Copy(Path(folder), database_url).red([*tests, PLAIN_PATH])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.planted", description="Plant bugs.")
+    parser.add_argument("names", nargs="*", help="only the bugs whose name has this in it")
+    parser.add_argument("--list", action="store_true", help="name the bugs, and plant none")
+    asked = parser.parse_args()
+    bugs = [b for b in BUGS if not asked.names or any(name in b.name for name in asked.names)]
+    if asked.list:
+        print("\n".join(bug.name for bug in bugs))
+        return 0
+    bad = 0
+    with Cluster() as cluster:
+        red = red_without_bugs(bugs, cluster.url())
+        if red:
+            print(f"red without any bug: {', '.join(sorted(red))}")
+            return 1
+        for bug in bugs:
+            wrong = survived(bug, cluster.url())
+            bad += wrong is not None
+            print(
+                f"{'MISSED' if wrong else 'caught'}  {bug.name}" + (f": {wrong}" if wrong else "")
+            )
+            sys.stdout.flush()
+    print(f"N={len(bugs)} bugs planted, {bad} missed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
