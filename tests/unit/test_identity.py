@@ -47,7 +47,8 @@ def test_none_are_made_for_none() -> None:
 
 def test_ids_rise_even_when_the_clock_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     [first] = new_job_ids(1)
-    monkeypatch.setattr("oncely.flow.identity.time.time_ns", lambda: 0)
+    right = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: right() - 1_800 * 10**9)
     [second] = new_job_ids(1)
     assert second > first
 
