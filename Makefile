@@ -36,7 +36,8 @@ test: lint ## lint, then every test
 TIMES ?= 5
 torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
 	ONCELY_TORTURE=$(TIMES) $(BIN)/pytest -s --timeout 3600 tests/crash/test_killed_workers.py \
-		tests/crash/test_killed_publishers.py tests/crash/test_server_stops_under_workers.py
+		tests/crash/test_killed_publishers.py tests/crash/test_server_stops_under_workers.py \
+		tests/crash/test_effect_crashes.py
 	$(BIN)/python -m tests.planted
 
 lint: $(DEV) ## ruff, import-linter, mypy

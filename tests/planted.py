@@ -387,11 +387,14 @@ def red_without_bugs(bugs: Iterable[Bug], database_url: str) -> set[str]:
 
 
 def main() -> int:
+    from tests.planted_effects import EFFECT_BUGS  # which is made of what is here
+
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description="Plant bugs.")
     parser.add_argument("names", nargs="*", help="only the bugs whose name has this in it")
     parser.add_argument("--list", action="store_true", help="name the bugs, and plant none")
     asked = parser.parse_args()
-    bugs = [b for b in BUGS if not asked.names or any(name in b.name for name in asked.names)]
+    known = (*BUGS, *EFFECT_BUGS)
+    bugs = [b for b in known if not asked.names or any(name in b.name for name in asked.names)]
     if asked.list:
         print("\n".join(bug.name for bug in bugs))
         return 0

@@ -1,10 +1,13 @@
 """Oncely: a job queue whose effects happen once, however often its jobs run."""
 
+from oncely.flow.block import LedgerEntry
 from oncely.flow.context import Context
+from oncely.model.counter import Counter
 from oncely.model.errors import (
     EffectMismatch,
     EffectNotFound,
     InDoubt,
+    InProgress,
     InvalidInput,
     JobCancelled,
     JobFailed,
@@ -27,33 +30,43 @@ from oncely.model.errors import (
 )
 from oncely.model.event import Event
 from oncely.model.flow import Group, Queue
-from oncely.model.job import Execution, Job, NewJob, Receipt, Receipts
+from oncely.model.health import KeyHealth
+from oncely.model.job import Effect, Execution, Job, NewJob, Receipt, Receipts, Resolution
 from oncely.model.outcome import Cancel, Defer, Nack
 from oncely.model.retention import Retention
 from oncely.model.retry import Retry
 from oncely.model.schedule import Schedule
 from oncely.model.story import Story
+from oncely.store.ledger.plans import Doubt
 from oncely.surface.app import Oncely
 from oncely.surface.key import key
+from oncely.surface.ledger import Ledger
 
 __all__ = [
     "Cancel",
     "Context",
+    "Counter",
     "Defer",
+    "Doubt",
+    "Effect",
     "EffectMismatch",
     "EffectNotFound",
     "Event",
     "Execution",
     "Group",
     "InDoubt",
+    "InProgress",
     "InvalidInput",
     "Job",
     "JobCancelled",
     "JobFailed",
     "JobNotFound",
     "KeyConflict",
+    "KeyHealth",
     "KeyWarning",
     "LeaseLost",
+    "Ledger",
+    "LedgerEntry",
     "Nack",
     "NewJob",
     "NoResult",
@@ -63,6 +76,7 @@ __all__ = [
     "RaceError",
     "Receipt",
     "Receipts",
+    "Resolution",
     "ResultTimeout",
     "Retention",
     "Retry",

@@ -96,6 +96,13 @@ class UniqueKey(NamedTuple):
     job_id: str
 
 
+class Effect(NamedTuple):
+    job_id: str
+    name: str
+    state: str
+    expires_at: Any
+
+
 @dataclass
 class Census:
     """All rows of a store at one moment, and how its jobs stand."""
@@ -108,6 +115,7 @@ class Census:
     executions: list[Execution]
     idempotency_keys: list[IdempotencyKey]
     unique_keys: list[UniqueKey]
+    effects: list[Effect]
     states: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -233,6 +241,10 @@ def _read(ask: Callable[[str], list[Any]], prefix: str, *, ids: str, overdue: st
         unique_keys=[
             UniqueKey(kind, key, str(id))
             for kind, key, id in rows("kind, key, job_id", "unique_key")
+        ],
+        effects=[
+            Effect(str(id), *rest)
+            for id, *rest in rows("job_id, name, state, expires_at", "effect")
         ],
     )
 
@@ -383,6 +395,24 @@ def _epochs_rise(census: Census) -> Iterator[str]:
         yield f"epoch {epoch} was given to {count} leases"
 
 
+def _ledger(census: Census) -> Iterator[str]:
+    """A job is held if and only if something of it is in doubt; one that was given up leaves its
+    doubt on record. What is in the ledger of a job that is there does not expire."""
+    for effect in census.effects:
+        name = f"effect {effect.name!r} of job {effect.job_id}"
+        state = census.states.get(effect.job_id)
+        if effect.state == "in_doubt" and state not in ("in_doubt", "cancelled", None):
+            yield f"{name} is in doubt, and its job is {state}"
+        if effect.expires_at is not None and state is not None:
+            yield f"{name} expires, and its job is there"
+        if effect.expires_at is None and state is None:
+            yield f"{name} has no job, and does not expire"
+    doubted = {effect.job_id for effect in census.effects if effect.state == "in_doubt"}
+    for id, state in census.states.items():
+        if state == "in_doubt" and id not in doubted:
+            yield f"job {id} is held, and nothing of it is in doubt"
+
+
 RULES: tuple[Callable[[Census], Iterator[str]], ...] = (
     _in_one_place,
     _ready_as_standing,
@@ -392,6 +422,7 @@ RULES: tuple[Callable[[Census], Iterator[str]], ...] = (
     _unique_keys,
     _idempotency_keys,
     _epochs_rise,
+    _ledger,
 )
 
 

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -42,6 +43,9 @@ class Boundaries:
 
 
 _here = Boundaries(None)
+_in_run = threading.local()
+"""Whether the run of this thread has asked for something of a delivery. Others look after leases
+meanwhile, when they see fit."""
 
 
 def write(tx: Any, name: str) -> Any:
@@ -65,9 +69,9 @@ async def asend(port: int, name: str, key: str | None = None) -> Any:
 def own_connection(url: str) -> Iterator[Any]:
     """As a user would open one, next to ours."""
     if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30)) as connection:
-            with connection:
-                yield connection
+        path = url.removeprefix("sqlite:///")
+        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+            yield connection
     else:
         with psycopg.connect(url) as server:
             yield server
@@ -147,7 +151,7 @@ def make_app(url: str, port: int) -> Oncely:
 def deliver(url: str, port: int, queue: str, end_at: int | None, told: Path) -> None:
     """Run in a process of its own: all that is due in the queue, up to the boundary."""
     logging.disable(logging.CRITICAL)
-    global _here  # noqa: PLW0603 - the process is this run's own
+    global _here
     _here = Boundaries(end_at)
     app = make_app(url, port)
     _watch(app)
@@ -165,9 +169,9 @@ def _watch(app: Oncely) -> None:
     )
 
     def run_and_tell(make: Any, access: Any) -> Any:
-        before = len(_here.names)
+        _in_run.counts = False
         value = run(make, access)
-        if len(_here.names) > before:
+        if _in_run.counts:
             _here.pass_by("after commit")
         return value
 
@@ -207,6 +211,7 @@ def _watch(app: Oncely) -> None:
 def _around(statement: Statement, ask: Callable[[], Any]) -> Any:
     if not statement.name.startswith(_OF_DELIVERY):
         return ask()
+    _in_run.counts = True
     _here.pass_by(f"before {statement.name}")
     rows = ask()
     _here.pass_by(f"after {statement.name}")

@@ -12,6 +12,7 @@ import pytest
 from oncely import Oncely
 from oncely.store.claim import claim
 from oncely.store.deliver import Settlement, settle
+from oncely.store.effects import Effect, begin
 from tests.crash.checker import Violated, check, connect, look, overdue, violations
 from tests.crash.publishers import work
 
@@ -49,6 +50,9 @@ def ids(app: Oncely) -> Ids:
         (job,) = app._engine.run(
             lambda _: claim(queue, worker="w", nonce=nonce, lease_seconds=60, limit=1), "write"
         )
+        for name in how.get("doubts", []):
+            effect = Effect(job.job_id, job.fence, name, "fence", "1", "[]")
+            app._engine.run(lambda _, effect=effect: begin(effect), "transaction")  # type: ignore[misc]
         if how:
             done = [Settlement(job.job_id, job.attempt, **how).under(job.fence)]
             assert app._engine.run(lambda _: settle(done), "transaction") == []
@@ -72,7 +76,7 @@ def ids(app: Oncely) -> Ids:
     enqueue("cancelled")
     app.cancel(enqueue("cancelled"))
     enqueue("held")
-    run("held", state="in_doubt")
+    run("held", state="in_doubt", doubts=["charge"])
     app.enqueue("kind", queue="other", idempotency_key="lent", unique_key="pending")
     app.enqueue("kind", queue="other")
     return made
@@ -94,6 +98,22 @@ PLANTED: dict[str, tuple[list[str], str]] = {
     "job in no place": (
         ["delete from oncely.ready where id = '{pending}'"],
         "job {pending} is orphaned",
+    ),
+    "held without a doubt": (
+        ["update oncely.effect set state = 'done' where job_id = '{held}'"],
+        "job {held} is held, and nothing of it is in doubt",
+    ),
+    "in doubt and not held": (
+        ["update oncely.outcome set state = 'completed' where job_id = '{held}'"],
+        "effect 'charge' of job {held} is in doubt, and its job is completed",
+    ),
+    "a ledger that is forgotten too early": (
+        ["update oncely.effect set expires_at = begun_at"],
+        "effect 'charge' of job {held} expires, and its job is there",
+    ),
+    "a ledger that is never forgotten": (
+        ["update oncely.effect set job_id = '{other}'"],
+        "effect 'charge' of job {other} has no job, and does not expire",
     ),
     "job waits and rests": (
         [

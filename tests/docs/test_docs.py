@@ -1,5 +1,6 @@
 """The documents are true: their examples run, and nothing public is left out of them."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import oncely
+from oncely.asgi import IdempotencyMiddleware
 from oncely.model.event import WHATS
 from oncely.model.job import NewJob
 from oncely.model.transition import ACTIVE, STATES, TRANSITIONS
+from oncely.surface.asgi import problem
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -83,3 +86,17 @@ def test_every_decision_is_listed() -> None:
     index = (ROOT / "docs/adr/README.md").read_text()
     for page in (ROOT / "docs/adr").glob("0*.md"):
         assert f"({page.name})" in index
+
+
+def test_every_option_and_answer_of_the_middleware_is_documented() -> None:
+    page = (ROOT / "docs/guide/http-idempotency.md").read_text()
+    options = [*inspect.signature(IdempotencyMiddleware).parameters][1:]
+    assert len(options) > 5
+    told = str(IdempotencyMiddleware.__doc__)
+    for name in options:
+        assert re.search(rf"^\| .*`{name}`.* \|", page, re.MULTILINE), name
+        assert f"`{name}`" in told, name
+    refusals = [value for value in vars(problem).values() if isinstance(value, problem.Problem)]
+    refusals += [problem.invalid(""), problem.too_large(0), problem.not_kept(200)]
+    for refusal in refusals:
+        assert re.search(rf"\| {refusal.status}\b.*\| `{refusal.code}` \|", page), refusal.code

@@ -133,7 +133,7 @@ class PlainStore:
         if job.state == "running":
             [lease] = [lease for lease in self.leases if job in lease.held]
             self.settle(lease, [job], "cancelled")
-        elif job.state in ("scheduled", "pending"):
+        elif job.state in ("scheduled", "pending", "in_doubt"):
             self._end(job, "cancelled")
         else:
             raise WrongState

@@ -42,6 +42,9 @@ _MOMENTS: Final = {
     "idempotency_key": ("created_at", "expires_at"),
     "schedule": ("due_at", "last_at", "seen_at", "paused_at"),
     "repeat": ("at",),
+    "request": ("begun_at", "held_until", "ended_at", "expires_at"),
+    "effect": ("begun_at", "ended_at", "expires_at"),
+    "resolution": ("at", "expires_at"),
 }
 _PARAM: Final = re.compile(r"(?<!:):([a-z_]+)\b")
 

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from oncely import Context, InvalidInput, NewJob, Oncely, Retry
 from oncely.store import deliver
 from oncely.store.claim import Claimed
-from oncely.store.lanes import Outlook, survey
+from oncely.store.lanes import Claim, Outlook, claim_shared, survey
+from tests.cluster import Cluster
 from tests.engine.steps import claim as claim_plain
 from tests.engine.steps import end, found, let_days_pass, retry, sql
 
@@ -384,3 +386,30 @@ def test_bad_names_are_refused(app: Oncely) -> None:
         with pytest.raises(InvalidInput):
             call()
     assert (app.queues(), app.groups()) == ([], [])
+
+
+def test_a_stricter_default_of_the_database_changes_nothing(cluster: Cluster) -> None:
+    """A count after the lock must see what was claimed before it."""
+    url = cluster.create_database("strict")
+    with psycopg.connect(url, autocommit=True) as side:
+        side.execute("alter database strict set default_transaction_isolation = 'serializable'")
+    try:
+        with Oncely(url) as app, Oncely(url) as other:
+            app.migrate()
+            app.set_queue("default", concurrency=1)
+            put(app, 5)
+            seen: list[int] = []
+
+            def claim_after_the_other() -> Any:
+                # The snapshot would be taken here, before the other one claims.
+                yield from survey(Outlook(), None)
+                seen.append(len(exchange(other, 3)))
+                outlook = Outlook()
+                yield from survey(outlook, None)
+                jobs = yield from claim_shared(outlook, Claim("default", "w", 1, 10**9, 3))
+                seen.append(len(jobs))
+
+            app._engine.run(lambda _: claim_after_the_other(), "transaction")
+            assert seen == [1, 0]
+    finally:
+        cluster.drop_database("strict")

@@ -176,7 +176,7 @@ class Machine(RuleBasedStateMachine):
         self,
         job: PlainJob,
         expected: Callable[[PlainJob], None],
-        ask: Callable[[Oncely, str], None],
+        ask: Callable[[Oncely, str], object],
     ) -> None:
         by_app = {app: job.ids[name] for name, app in self.apps.items()}
         self.expect(lambda: expected(job), lambda app: ask(app, by_app[app]))

@@ -55,7 +55,7 @@ def run(*args: str, cwd: Path, stdin: str = "", **env: str) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def on_terminal(*args: str, cwd: Path, columns: int = 80) -> Done:
+def on_terminal(*args: str, cwd: Path, columns: int = 80, typed: str = "") -> Done:
     """On a pseudo-terminal of that width; standard error is part of the output."""
     leader, follower = pty.openpty()
     os.set_inheritable(follower, True)
@@ -68,6 +68,7 @@ def on_terminal(*args: str, cwd: Path, columns: int = 80) -> Done:
         env=environment(TERM="xterm-256color"),
     )
     os.close(follower)
+    os.write(leader, typed.encode())
     said = b""
     try:
         while select.select([leader], [], [], 60)[0]:

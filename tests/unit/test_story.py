@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from oncely.model.event import WHATS, Event
-from oncely.model.story import Delivery, Enqueued, Lease, Now, Repeat, Story, tell
+from oncely.model.story import Act, Delivery, Enqueued, Lease, Now, Repeat, Story, Word, tell
 from oncely.model.transition import OUTCOMES, State
 
 START = datetime(2026, 11, 15, 22, 51, 11, 823_000, tzinfo=UTC)
@@ -129,3 +129,44 @@ def test_an_error_is_one_line_whatever_is_in_it() -> None:
 
 def test_every_resting_state_has_its_word() -> None:
     assert set(OUTCOMES) <= set(WHATS)
+
+
+def test_in_one_moment_effects_stand_between_claim_and_end_and_an_answer_before_the_next() -> None:
+    """A clock that cannot tell any of it apart."""
+    held = Delivery("in_doubt", 1, 1, "w", at(1), at(1), at(1), None)
+    found = [Repeat(at(1), "effect", None, 2, 1, "w", name) for name in ("charge", "mail")]
+    events = tell(
+        ENQUEUED,
+        Now(at(9), "completed", at(1), 0),
+        None,
+        [held, delivery(2, 1.001, 1.002)],
+        found,
+        [
+            Act("mail", "done", "resolved", 1, at(1), at(1)),
+            Act("charge", "done", "returned", 1, at(1), at(1)),
+        ],
+        [Word(at(1), "mail", "happened", "ann", None)],
+    )
+    order = [(event.what, event.effect) for event in events]
+    assert order[0:2] == [("enqueued", None), ("claimed", None)]
+    begun, done = order.index(("effect_begun", "charge")), order.index(("effect_done", "charge"))
+    assert 1 < begun < done < order.index(("in_doubt", None))
+    assert order[5:] == [
+        ("in_doubt", None),
+        ("resolved", "mail"),
+        ("claimed", None),
+        ("deduplicated", "charge"),
+        ("deduplicated", "mail"),
+        ("completed", None),
+    ]
+
+
+def test_an_effect_that_has_no_end_began_last() -> None:
+    acts = [
+        Act("mail", "in_doubt", None, 1, at(1), None),
+        Act("charge", "done", "returned", 1, at(1), at(1)),
+    ]
+    held = Delivery("in_doubt", 1, 1, "w", at(1), at(1), None, None)
+    events = tell(ENQUEUED, Now(at(9), "in_doubt", at(1), 0), None, [held], [], acts)
+    assert [event.effect for event in events] == [None, None, "charge", "charge", "mail", None]
+    assert "whether effect 'mail' (begun " in events.now

@@ -68,7 +68,7 @@ def test_moves_lead_between_known_states() -> None:
     assert {state for state, _ in TRANSITIONS} <= set(STATES)
     assert set(TRANSITIONS.values()) <= set(STATES)
     assert states_before("claim") == ("pending",)
-    assert states_before("cancel") == ("scheduled", "pending", "running")
+    assert states_before("cancel") == ("scheduled", "pending", "running", "in_doubt")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

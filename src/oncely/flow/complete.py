@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, Final
 
 from oncely.flow.aside import aside
 from oncely.flow.effect import Effects
@@ -18,7 +18,8 @@ from oncely.store.claim import Claimed
 from oncely.store.engine import CommitLost, Engine
 from oncely.store.plan import Plan, arun, run
 
-MAX_RESULT_BYTES = 1024 * 1024
+MAX_RESULT_BYTES: Final = 1024 * 1024
+_TWICE: Final = "the job was completed in a transaction of this execution already"
 
 
 class Completion:
@@ -32,53 +33,71 @@ class Completion:
         self._claimed = claimed
         self._effects = effects
         self._own: Any = None
+        self._said = False
+        self._in_callers = False
         self.begun = False
 
     def complete(self, result: Any, tx: Any) -> None:
         settlement = self._settlement(result)
         caller = self._checked(borrow(tx), awaits=False)
         library = self._engine.library
-        plan = self._settle(settlement, vetted=tx is self._own)
+        plan = self._settle(settlement, tx)
         run(plan, lambda statement: caller.ask(library, statement))
-        self._own = None
 
     async def acomplete(self, result: Any, tx: Any) -> None:
         settlement = self._settlement(result)
         caller = self._checked(await aborrow(tx), awaits=True)
         library = self._engine.library
-        plan = self._settle(settlement, vetted=tx is self._own)
+        plan = self._settle(settlement, tx)
         await arun(plan, lambda statement: caller.aask(library, statement))
-        self._own = None
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        self._refuse_twice()
+        self._refuse_second()
+        if self.begun and self._arrived():
+            raise InvalidInput(_TWICE)
         try:
-            with self._engine.transactions.sync() as tx:
-                self._own = tx
+            with self._engine.transactions.sync() as tx, self._inside(tx):
                 yield tx
-                if self._own is not None:
+                if not self._said:
                     self.complete(None, tx)
         except CommitLost:
             if not self._arrived():
                 raise
-        finally:
-            self._own = None
 
     @asynccontextmanager
     async def atransaction(self) -> AsyncIterator[Any]:
-        self._refuse_twice()
+        self._refuse_second()
+        if self.begun and await aside(self._store_threads, self._arrived):
+            raise InvalidInput(_TWICE)
         try:
             async with self._engine.transactions.on_loop() as tx:
-                self._own = tx
-                yield tx
-                if self._own is not None:
-                    await self.acomplete(None, tx)
+                with self._inside(tx):
+                    yield tx
+                    if not self._said:
+                        await self.acomplete(None, tx)
         except CommitLost:
             if not await aside(self._store_threads, self._arrived):
                 raise
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether `ctx.transaction()` is open."""
+        return self._own is not None
+
+    @contextmanager
+    def _inside(self, tx: Any) -> Iterator[None]:
+        """What an effect writes is not part of this transaction, and on SQLite would wait for it
+        in vain."""
+        self._own, self._said = tx, False
+        self._effects.barred = (
+            "inside ctx.transaction(): do it before, the end of the transaction is the job's"
+        )
+        try:
+            yield
         finally:
             self._own = None
+            self._effects.barred = ""
 
     def _arrived(self) -> bool:
         """The answer to the commit was lost: the store knows, and nobody has to guess."""
@@ -89,23 +108,41 @@ class Completion:
         text = payload.encode(result, max_bytes=MAX_RESULT_BYTES)
         return deliver.settlement(self._claimed, Rest("completed", result=text))
 
-    def _settle(self, settlement: deliver.Settlement, *, vetted: bool) -> Plan[None]:
+    def _settle(self, settlement: deliver.Settlement, tx: Any) -> Plan[None]:
+        """In the transaction. One that was rolled back before, to be repeated, does not count."""
+        self._refuse_open()
+        own = tx is self._own
+        if self.is_inside and not own:
+            raise InvalidInput("ctx.transaction() is open: complete the job in that, with tx=tx")
+        if not own:
+            yield from self._engine.vet()
+        if self.begun and (yield from deliver.is_settled(settlement)):
+            raise InvalidInput(_TWICE)
+        self.begun = True
+        if own:
+            self._said = True
+        else:
+            self._in_callers = True
+            # Its intent would wait for the caller's commit, which waits for this handler.
+            self._effects.barred = "after ctx.complete(): do it before"
+        if (yield from deliver.settle([settlement])):
+            raise LeaseLost(self._claimed.job_id, self._claimed.fence.epoch)
+
+    def _refuse_open(self) -> None:
         for name in self._effects.open:
             raise InDoubt(
                 self._claimed.job_id, name, "this execution began it and does not know its end"
             )
-        if not vetted:
-            yield from self._engine.vet()
-        self.begun = True
-        if (yield from deliver.settle([settlement])):
-            raise LeaseLost(self._claimed.job_id, self._claimed.fence.epoch)
+        for name in self._effects.under_way:
+            raise InvalidInput(f"effect {name!r} is still under way: wait for it, then complete")
 
-    def _refuse_twice(self) -> None:
-        if self.begun:
-            raise InvalidInput("the job was completed in a transaction of this execution already")
+    def _refuse_second(self) -> None:
+        if self.is_inside:
+            raise InvalidInput("ctx.transaction() is open already: one completes the job")
+        if self._in_callers:
+            raise InvalidInput(_TWICE)
 
     def _checked(self, caller: Caller, *, awaits: bool) -> Caller:
-        self._refuse_twice()
         if caller.awaits and not awaits:
             raise InvalidInput("tx is an async connection: make the handler `async def`")
         if caller.engine != self._engine.library.engine:

@@ -119,6 +119,11 @@ class Context:
     ) -> Any:
         """Enqueue a child. Without an idempotency key of its own it gets one that is derived from
         this job, the kind and how many such children came before: a rerun makes no second child."""
+        if tx is None and self.completion.is_inside:
+            raise InvalidInput(
+                f"a child of kind {kind!r} inside ctx.transaction(): give tx=tx, so that it is "
+                "there if and only if the transaction commits"
+            )
         if options.get("idempotency_key") is None:
             options["idempotency_key"] = self._child_key(kind, options.get("queue"))
         new = NewJob(kind, payload, **options)

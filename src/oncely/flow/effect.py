@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import Executor
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,6 +23,7 @@ from oncely.model import payload
 from oncely.model.effect import (
     Entry,
     OnDoubt,
+    Source,
     Verb,
     check_key_ttl,
     check_name,
@@ -30,24 +34,37 @@ from oncely.model.effect import (
     proves_not_done,
     told,
 )
-from oncely.model.errors import EffectMismatch, InDoubt, InvalidInput, LeaseLost
+from oncely.model.errors import (
+    EffectMismatch,
+    InDoubt,
+    InvalidInput,
+    LeaseLost,
+    OncelyError,
+    StoreUnavailable,
+)
 from oncely.store import effects
 from oncely.store.claim import Fence
 from oncely.store.effects import Effect
-from oncely.store.engine import Access, Engine
-from oncely.store.plan import Plan, arun, run
+from oncely.store.engine import CLOSED, Access, Runs
+from oncely.store.plan import Plan
 
 T = TypeVar("T")
+_WAITS_SECONDS: Final = (0.1, 0.2, 0.4, 0.8, 1.5, *(3.0,) * 19)
+"""About a minute: longer than a server takes to restart, and as long as a lease lasts."""
 
 
 class Ask(msgspec.Struct, frozen=True):
     make: Callable[[bool], Plan[Any]]
     access: Access = "transaction"
+    patient: bool = False
+    """What is known of an effect must not be lost because the store is gone for a moment."""
 
 
 class Call(msgspec.Struct, frozen=True):
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
+    told: Callable[[Future[Any]], Ask | None] | None = None
+    """How to write down its end if nobody waits for it any more."""
 
 
 Steps = Generator[Ask | Call, Any, T]
@@ -62,6 +79,9 @@ class Effects:
         self._fence = fence
         self._seen: set[str] = set()
         self.open: dict[str, bool] = {}
+        self.under_way: set[str] = set()
+        self.barred = ""
+        """Why no effect may be begun now, if so."""
         self.repeats: list[str] = []
         """Those that were found done, and not done again."""
 
@@ -70,6 +90,15 @@ class Effects:
     ) -> Steps[Any]:
         effect = self._effect(name, "step", function, args)
         check_key_ttl(key_ttl)
+        return (yield from self._under_way(name, self._step(effect, function, args, key_ttl)))
+
+    def _step(
+        self,
+        effect: Effect,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        key_ttl: float | None,
+    ) -> Steps[Any]:
         entry = yield Ask(lambda again: effects.begin(effect, again=again))
         if entry is not None:
             self._refuse_other(effect, entry)
@@ -82,14 +111,10 @@ class Effects:
                     f"it was begun {entry.age_seconds:,.0f} seconds ago, and the other side "
                     f"remembers its key for {key_ttl:,.0f}: a repeat might do it twice",
                 )
-            yield Ask(lambda _: effects.retake(effect))
-        try:
-            value = yield Call(function, args)
-        except BaseException as error:
-            if proves_not_done(error, ()):
-                yield Ask(lambda _: effects.clear(effect))
-            raise
-        return (yield from self._done(effect, value))
+            ended = yield Ask(lambda _: effects.retake(effect))
+            if ended is not None:
+                return self._recorded(effect, ended)
+        return (yield from self._do(effect, function, args, (), first=entry is None))
 
     def fence(
         self,
@@ -103,6 +128,18 @@ class Effects:
     ) -> Steps[Any]:
         effect = self._effect(name, "fence", function, args)
         check_on_doubt(in_doubt)
+        steps = self._fence_off(effect, function, args, verify, in_doubt, not_done)
+        return (yield from self._under_way(name, steps))
+
+    def _fence_off(
+        self,
+        effect: Effect,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        verify: Callable[..., Any] | None,
+        in_doubt: OnDoubt,
+        not_done: tuple[type[BaseException], ...],
+    ) -> Steps[Any]:
         entry = yield Ask(lambda again: effects.begin(effect, again=again))
         if entry is not None:
             self._refuse_other(effect, entry)
@@ -122,21 +159,55 @@ class Effects:
                     raise self._doubt(
                         effect, "an earlier execution began it, and did not say how it ended"
                     )
-            yield Ask(lambda _: effects.retake(effect))
-        self.open[name] = verify is None and in_doubt == "hold"
+            ended = yield Ask(lambda _: effects.retake(effect))
+            if ended is not None:
+                return self._recorded(effect, ended)
+        self.open[effect.name] = verify is None and in_doubt == "hold"
+        return (yield from self._do(effect, function, args, not_done, first=entry is None))
+
+    def _do(
+        self,
+        effect: Effect,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        not_done: tuple[type[BaseException], ...],
+        *,
+        first: bool,
+    ) -> Steps[Any]:
+        """An error that proves that nothing happened proves it of this time only: what an earlier
+        execution began stays begun."""
+
+        def clears(error: BaseException) -> bool:
+            return first and proves_not_done(error, not_done)
+
+        def told(end: Future[Any]) -> Ask | None:
+            error = end.exception()
+            if error is None:
+                return _evidence(effect, *kept(end.result()))
+            return _no_effect(effect) if clears(error) else None
+
         try:
-            value = yield Call(function, args)
+            value = yield Call(function, args, told)
         except BaseException as error:
-            if proves_not_done(error, not_done):
-                yield Ask(lambda _: effects.clear(effect))
-                del self.open[name]
+            if clears(error):
+                yield _no_effect(effect)
+                self.open.pop(effect.name, None)
             raise
         return (yield from self._done(effect, value))
+
+    def _under_way(self, name: str, steps: Steps[T]) -> Steps[T]:
+        self.under_way.add(name)
+        try:
+            return (yield from steps)
+        finally:
+            self.under_way.discard(name)
 
     def _effect(
         self, name: str, verb: Verb, function: Callable[..., Any], args: tuple[Any, ...]
     ) -> Effect:
         check_name(name)
+        if self.barred:
+            raise InvalidInput(f"effect {name!r} comes {self.barred}")
         if not callable(function):
             raise InvalidInput(
                 f"effect {name!r} got {function!r}; expected a function, and its arguments after it"
@@ -169,14 +240,14 @@ class Effects:
         source, result = kept(value)
         if verified and source == "returned":
             source = "verified"
-        recorded = yield Ask(lambda _: effects.done(effect, source, result))
+        recorded = yield _evidence(effect, source, result)
         self.open.pop(effect.name, None)
         if not recorded.held:
             raise LeaseLost(effect.id, effect.fence.epoch)
         return self._value(effect, recorded.entry)
 
     def _assume(self, effect: Effect) -> Steps[Any]:
-        recorded = yield Ask(lambda _: effects.done(effect, "assumed", None))
+        recorded = yield _evidence(effect, "assumed", None)
         if not recorded.held:
             raise LeaseLost(effect.id, effect.fence.epoch)
         return self._value(effect, recorded.entry)
@@ -186,37 +257,129 @@ class Effects:
         return InDoubt(effect.id, effect.name, why)
 
 
-def drive(steps: Steps[T], engine: Engine) -> T:
+def _evidence(effect: Effect, source: Source, result: str | None) -> Ask:
+    return Ask(lambda _: effects.done(effect, source, result), patient=True)
+
+
+def _no_effect(effect: Effect) -> Ask:
+    return Ask(lambda _: effects.clear(effect), patient=True)
+
+
+def drive(steps: Steps[T], engine: Runs) -> T:
     """In a thread of the handler's own."""
 
     def act(wanted: Ask | Call) -> Any:
         if isinstance(wanted, Ask):
-            return engine.run(wanted.make, wanted.access)
+            return _ask(engine, wanted)
         value = wanted.function(*wanted.arguments)
         if inspect.isawaitable(value):
             _refuse_coroutine(wanted.function, value)
         return value
 
-    return run(steps, act)
+    try:
+        wanted = next(steps)
+        while True:
+            try:
+                value = act(wanted)
+            except BaseException as error:
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(value)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
-async def adrive(steps: Steps[T], engine: Engine, store_threads: Executor) -> T:
+async def adrive(steps: Steps[T], engine: Runs, store_threads: Executor) -> T:
     """On the loop. A function that is not async runs in a thread: it may wait for the network."""
 
     async def act(wanted: Ask | Call) -> Any:
         if isinstance(wanted, Ask):
-            # A cancellation must not come between a write and our knowing of it.
-            return await _whole(aside(store_threads, engine.run, wanted.make, wanted.access))
+            return await _aask(engine, store_threads, wanted)
         if inspect.iscoroutinefunction(wanted.function):
             return await wanted.function(*wanted.arguments)
-        call = partial(contextvars.copy_context().run, wanted.function, *wanted.arguments)
-        value = await asyncio.get_running_loop().run_in_executor(None, call)
+        value = await _in_thread(wanted, engine)
         return await value if inspect.isawaitable(value) else value
 
-    return await arun(steps, act)
+    try:
+        wanted = next(steps)
+        while True:
+            try:
+                value = await act(wanted)
+            except BaseException as error:
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(value)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
-async def _whole(work: Awaitable[T]) -> T:
+def _ask(engine: Runs, wanted: Ask) -> Any:
+    waits = _waits(wanted)
+    while True:
+        try:
+            return engine.run(wanted.make, wanted.access)
+        except StoreUnavailable as error:
+            seconds = _next_wait(waits, error)
+        time.sleep(seconds)
+
+
+async def _aask(engine: Runs, store_threads: Executor, wanted: Ask) -> Any:
+    waits = _waits(wanted)
+    while True:
+        try:
+            # A cancellation must not come between a write and our knowing of it.
+            return await whole(aside(store_threads, engine.run, wanted.make, wanted.access))
+        except StoreUnavailable as error:
+            seconds = _next_wait(waits, error)
+        await asyncio.sleep(seconds)
+
+
+def _waits(wanted: Ask) -> Iterator[float]:
+    return iter(_WAITS_SECONDS if wanted.patient else ())
+
+
+def _next_wait(waits: Iterator[float], error: StoreUnavailable) -> float:
+    seconds = next(waits, None)
+    if seconds is None or str(error) == CLOSED:
+        raise error
+    return seconds
+
+
+async def _in_thread(wanted: Call, engine: Runs) -> Any:
+    """In a thread of its own: it may never return, and then neither the other handlers nor the end
+    of the process may wait for it. If the handler is gone when it returns, what it knows is written
+    down all the same."""
+    end: Future[Any] = Future()
+    end.set_running_or_notify_cancel()
+    call = partial(contextvars.copy_context().run, wanted.function, *wanted.arguments)
+
+    def act() -> None:
+        try:
+            end.set_result(call())
+        except BaseException as error:
+            end.set_exception(error)
+
+    threading.Thread(target=act, name="oncely-effect", daemon=True).start()
+    try:
+        return await asyncio.wrap_future(end)
+    except asyncio.CancelledError:
+        late = partial(_tell_late, wanted, engine, end)
+        threading.Thread(target=late, name="oncely-evidence", daemon=True).start()
+        raise
+
+
+def _tell_late(call: Call, engine: Runs, end: Future[Any]) -> None:
+    wait([end])
+    if end.exception() is None and inspect.iscoroutine(end.result()):
+        end.result().close()
+        return
+    evidence = call.told and call.told(end)
+    if evidence is not None:
+        with suppress(OncelyError):  # the store was closed: then the doubt stays
+            _ask(engine, evidence)
+
+
+async def whole(work: Awaitable[T]) -> T:
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

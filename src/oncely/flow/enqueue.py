@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from functools import partial
 from time import time
 from typing import Any
 
 from oncely.flow.aside import aside
+from oncely.flow.conflicts import Conflicts
 from oncely.flow.events import Events
 from oncely.flow.identity import new_job_ids
 from oncely.model.draft import Draft, draft
-from oncely.model.errors import InvalidInput, KeyWarning
+from oncely.model.errors import InvalidInput, KeyConflict, KeyWarning
 from oncely.model.event import Event
 from oncely.model.job import NewJob, Receipt, Receipts
 from oncely.model.keys import shown, suspicion
@@ -52,6 +54,7 @@ class Enqueuer:
         self._max_payload_bytes = max_payload_bytes
         self._gather: Gather[Draft, Answer] = Gather(self._admit, executor)
         self._warned: set[str] = set()
+        self._conflicts = Conflicts(engine, executor)
 
     def close(self) -> None:
         self._gather.close()
@@ -60,14 +63,14 @@ class Enqueuer:
         drafts = self._drafts([new])
         if tx is not None:
             return self._in_callers(drafts, tx)[0]
-        return self._told(drafts, [_receipt(self._gather.put(drafts[0]))])[0]
+        return self._told(drafts, [self._receipt(self._gather.put(drafts[0]))])[0]
 
     async def aone(self, new: NewJob, tx: Any) -> Receipt:
         drafts = self._drafts([new])
         if tx is not None:
             return (await self._ain_callers(drafts, tx))[0]
         answer = await asyncio.wrap_future(self._gather.put_later(drafts[0]))
-        return self._told(drafts, [_receipt(answer)])[0]
+        return self._told(drafts, [self._receipt(answer)])[0]
 
     def many(self, new: Iterable[NewJob], tx: Any) -> Receipts:
         drafts = self._drafts(new)
@@ -131,12 +134,30 @@ class Enqueuer:
 
     def _admit(self, drafts: Sequence[Draft]) -> list[Answer]:
         access: Access = "transaction" if needs_transaction(drafts) else "write"
+        self._conflicts.write_down()
         return self._engine.run(lambda again: admit(drafts, again=again), access)
+
+    def _receipt(self, answer: Answer) -> Receipt:
+        if isinstance(answer, Conflict):
+            self._conflicts.note(answer.draft.kind, in_callers=False)
+            raise answer.error()
+        return answer
 
     def _admit_all(self, drafts: Sequence[Draft]) -> list[Receipt]:
         if not drafts:
             return []
-        return self._engine.run(lambda again: admit_all(drafts, again=again), "transaction")
+        with self._noted(drafts, in_callers=False):
+            return self._engine.run(lambda again: admit_all(drafts, again=again), "transaction")
+
+    @contextmanager
+    def _noted(self, drafts: Sequence[Draft], *, in_callers: bool) -> Iterator[None]:
+        try:
+            yield
+        except KeyConflict as error:
+            key = (error.queue, error.key)
+            kinds = (d.kind for d in drafts if (d.queue, d.idempotency_key) == key)
+            self._conflicts.note(next(kinds), in_callers=in_callers)
+            raise
 
     def _in_callers(self, drafts: Sequence[Draft], tx: Any) -> list[Receipt]:
         caller = self._checked(borrow(tx))
@@ -146,14 +167,16 @@ class Enqueuer:
                 "use `await app.aenqueue(..., tx=tx)`"
             )
         library = self._engine.library
-        admitted = run(self._vetted(drafts), lambda statement: caller.ask(library, statement))
+        with self._noted(drafts, in_callers=True):
+            admitted = run(self._vetted(drafts), lambda statement: caller.ask(library, statement))
         return self._told(drafts, admitted, uncommitted=True)
 
     async def _ain_callers(self, drafts: Sequence[Draft], tx: Any) -> list[Receipt]:
         caller = self._checked(await aborrow(tx))
         library = self._engine.library
         plan = self._vetted(drafts)
-        admitted = await arun(plan, lambda statement: caller.aask(library, statement))
+        with self._noted(drafts, in_callers=True):
+            admitted = await arun(plan, lambda statement: caller.aask(library, statement))
         return self._told(drafts, admitted, uncommitted=True)
 
     def _vetted(self, drafts: Sequence[Draft]) -> Plan[list[Receipt]]:
@@ -192,12 +215,6 @@ def _event(draft: Draft, receipt: Receipt, *, uncommitted: bool) -> Event:
         unique_key=draft.unique_key,
         uncommitted=uncommitted,
     )
-
-
-def _receipt(answer: Answer) -> Receipt:
-    if isinstance(answer, Conflict):
-        raise answer.error()
-    return answer
 
 
 def _receipts(receipts: list[Receipt]) -> Receipts:

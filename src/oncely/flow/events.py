@@ -65,7 +65,7 @@ class Events:
 
 def _step(event: Event) -> str:
     if event.what == "deduplicated":
-        return "enqueue" if event.boundary == "enqueue" else "settle"
+        return "settle" if event.boundary == "delivery" else str(event.boundary)
     return _STEPS.get(event.what, "settle")
 
 

@@ -70,14 +70,15 @@ async def execute(
 def with_doubt(ending: Ending, context: Context) -> Ending:
     """An effect without a known end is not forgotten, whatever the handler made of it: a person
     must say, or the next execution asks."""
-    if context.completion.begun or not context.effects.open:
+    begun = dict(context.effects.open)  # a handler in a thread may still be at it
+    if not begun:
         return ending
-    for_a_person = [name for name, must in context.effects.open.items() if must]
+    for_a_person = [name for name, must in begun.items() if must]
     match ending:
         case Raised(failure) | Deferred(_, failure) | Cancelled(failure) | Doubted(_, failure):
             pass
         case Returned():
-            names = ", ".join(map(repr, context.effects.open))
+            names = ", ".join(map(repr, begun))
             failure = Failure(
                 "InDoubt", f"the handler returned, but nobody knows how effect {names} ended"
             )

@@ -12,10 +12,12 @@ from oncely.model import payload
 from oncely.model.errors import InvalidInput
 from oncely.model.keys import check_key, shown
 
-Verb = Literal["step", "fence"]
+Verb = Literal["step", "fence", "transaction"]
+"""The last only in a `Ledger`: the effects of a job that share its transaction need no entry."""
 Source = Literal["returned", "unkept", "verified", "assumed", "resolved"]
 OnDoubt = Literal["hold", "retry", "assume_done"]
 ARGUMENTS_LIMIT: Final = 4_000
+NOTE_LIMIT: Final = 4_000
 RESULT_LIMIT_BYTES: Final = 1024 * 1024
 
 
@@ -60,6 +62,17 @@ def judge(
 
 def check_name(name: Any) -> str:
     return check_key(name, "the name of the effect")
+
+
+def check_note(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > NOTE_LIMIT or "\0" in value:
+        raise InvalidInput(
+            f"the note is {shown(value)}; expected text of at most {NOTE_LIMIT:,} characters, "
+            "without NUL"
+        )
+    return value.encode(errors="backslashreplace").decode()
 
 
 def check_on_doubt(value: Any) -> OnDoubt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 
@@ -91,37 +92,51 @@ class ScheduleDeclared(UsageError):
 
 class EffectMismatch(UsageError):
     """An effect of the same name came back with other arguments, or as another verb. It was not
-    done."""
+    done. `job_id` is None for an entry of a `Ledger`."""
 
-    def __init__(self, job_id: str, name: str) -> None:
+    def __init__(self, job_id: str | None, name: str) -> None:
         self.job_id = job_id
         self.name = name
         super().__init__(
-            f"effect {name!r} of job {job_id} was begun with other arguments: what runs again must "
-            "ask for the same. Take what changes (clocks, random ids) from the payload or from an "
-            "earlier step, or name another effect"
+            f"{_effect(job_id, name)} was begun with other arguments, or as another verb: what "
+            "runs again must ask for the same. Take what changes (clocks, random ids) from the "
+            "payload or from an earlier step, or name another effect"
         )
 
 
 class EffectNotFound(UsageError, LookupError):
     """The job has no effect of this name in doubt."""
 
-    def __init__(self, job_id: str, name: str, in_doubt: list[str]) -> None:
+    def __init__(self, job_id: str | None, name: str, in_doubt: list[str]) -> None:
         self.job_id = job_id
         self.name = name
         there = ", ".join(map(repr, in_doubt)) or "nothing"
-        super().__init__(f"effect {name!r} of job {job_id} is not in doubt; in doubt is: {there}")
+        super().__init__(f"{_effect(job_id, name)} is not in doubt; in doubt is: {there}")
 
 
 class InDoubt(RaceError):
     """Nobody knows whether an effect happened: the job is held until somebody says."""
 
-    def __init__(self, job_id: str, name: str, why: str) -> None:
+    def __init__(self, job_id: str | None, name: str, why: str) -> None:
         self.job_id = job_id
         self.name = name
+        if job_id is None:
+            call = f"`ledger.resolve({name!r}, happened=True)` or `happened=False`"
+            held = f"It is not done again; find out, and say so with {call}"
+        else:
+            command = f"`oncely resolve {job_id} {quote(name)} --happened` or `--did-not-happen`"
+            held = f"The job is held; find out, and say so with {command}"
+        super().__init__(f"{_effect(job_id, name)} is in doubt: {why}. {held}")
+
+
+class InProgress(RaceError):
+    """Another call with this key of a ledger has not ended in time. Nothing was done here."""
+
+    def __init__(self, key: str, waited_seconds: float) -> None:
+        self.key = key
         super().__init__(
-            f"effect {name!r} of job {job_id} is in doubt: {why}. The job is held; find out, and "
-            f"say so with `oncely resolve {job_id} {name} --happened` or `--did-not-happen`"
+            f"another call with key {key!r} was still at work after {waited_seconds:g} seconds: "
+            "nothing was done by this one. Repeat it later"
         )
 
 
@@ -189,6 +204,10 @@ class ResultTimeout(NoResult, TimeoutError):
             job_id,
             f"has not ended within {seconds:g} seconds; it goes on, and can be asked for again",
         )
+
+
+def _effect(job_id: str | None, name: str) -> str:
+    return f"entry {name!r} of the ledger" if job_id is None else f"effect {name!r} of job {job_id}"
 
 
 def _reason(error: Any) -> str:

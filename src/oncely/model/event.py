@@ -7,6 +7,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from oncely.model.effect import Source
+
 What = Literal[
     "enqueued",
     "deduplicated",
@@ -20,8 +22,12 @@ What = Literal[
     "released",
     "crashed",
     "replayed",
+    "effect_begun",
+    "effect_done",
+    "resolved",
+    "forgotten",
 ]
-Boundary = Literal["enqueue", "delivery"]
+Boundary = Literal["enqueue", "delivery", "effect"]
 Key = Literal["idempotency", "unique"]
 WHATS: Final[tuple[What, ...]] = What.__args__  # type: ignore[attr-defined]
 ROUTINE: Final[frozenset[What]] = frozenset({"enqueued", "claimed", "completed"})
@@ -34,7 +40,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     - `at` is the moment by the store's clock; an event that is told as it happens has none.
     - `boundary` says where a repeat was recognised, `key` by which of its keys. At `delivery` it
-      is the end of an execution that came too late: `refused` is what it wanted to say.
+      is the end of an execution that came too late: `refused` is what it wanted to say. At
+      `effect` it is an effect that was found done, and was not done again.
+    - `effect` is the name of an effect, `source` how it is known to be done. `happened`, `by` and
+      `note` are a person's word on it.
     - `due_at`: not before that. `waited_seconds` is how long a claimed job was due by then,
       `ran_seconds` the time from its claim to its end.
     - `uncommitted`: enqueued in the caller's own transaction (`tx=`), so it counts only if that
@@ -54,6 +63,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int | None = None
     worker: str | None = None
     refused: What | None = None
+    effect: str | None = None
+    source: Source | None = None
+    happened: bool | None = None
+    by: str | None = None
+    note: str | None = None
     due_at: datetime | None = None
     error: Any = None
     waited_seconds: float | None = None
@@ -68,6 +82,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         error = self.error
         if isinstance(error, dict):
             error = f"{error.get('type')}: {error.get('message')}"
-        text = " ".join(str(error).split())
-        text = text if len(text) <= _REASON_LIMIT else f"{text[:_REASON_LIMIT]}…"
-        return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+        return one_line(str(error))
+
+
+def one_line(text: str) -> str:
+    text = " ".join(text.split())
+    text = text if len(text) <= _REASON_LIMIT else f"{text[:_REASON_LIMIT]}…"
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from oncely.model.effect import Source, Verb
 from oncely.model.transition import State
 
 
@@ -71,6 +72,36 @@ class Execution(msgspec.Struct, frozen=True):
     error: Any = None
 
 
+class Resolution(msgspec.Struct, frozen=True):
+    """Somebody's word on an effect: whether it happened, or that a replay shall forget it."""
+
+    at: datetime
+    happened: bool
+    """Of one that was forgotten: whether it was known to have happened."""
+    by: str
+    note: str | None = None
+    forgotten: bool = False
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """An effect of a job, as the ledger has it.
+
+    `epoch` is that of the execution that began it last. `source` is how its end is known, None
+    while it is not. `arguments` are the JSON text that is kept of them, cut if it is long.
+    """
+
+    name: str
+    verb: Verb
+    state: Literal["begun", "in_doubt", "done"]
+    source: Source | None
+    epoch: int
+    begun_at: datetime
+    ended_at: datetime | None
+    arguments: str | None
+    result: Any
+    resolutions: list[Resolution] = []
+
+
 class Job(msgspec.Struct, frozen=True):
     """A job as it stands in the store."""
 
@@ -93,3 +124,4 @@ class Job(msgspec.Struct, frozen=True):
     due_at: datetime
     ended_at: datetime | None
     executions: list[Execution] = []
+    effects: list[Effect] = []

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from oncely.model.event import Boundary, Event, Key, What
+from oncely.model.effect import Source
+from oncely.model.event import Boundary, Event, Key, What, one_line
 from oncely.model.transition import ACTIVE, State
 
 Make = Callable[..., Event]
@@ -61,13 +62,36 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 class Repeat(msgspec.Struct, frozen=True):
+    """`outcome` is what an end that came too late wanted to say, or the effect that was found."""
+
     at: datetime
     boundary: Boundary
     key: Key | None
     epoch: int | None
     attempt: int | None
     worker: str | None
-    refused: What | None
+    outcome: Any
+
+
+class Act(msgspec.Struct, frozen=True):
+    """An effect in the ledger."""
+
+    name: str
+    state: str
+    source: Source | None
+    epoch: int
+    begun_at: datetime
+    ended_at: datetime | None
+
+
+class Word(msgspec.Struct, frozen=True):
+    """A person's, on an effect."""
+
+    at: datetime
+    name: str
+    said: str
+    by: str
+    note: str | None
 
 
 class Story(msgspec.Struct, frozen=True):
@@ -100,8 +124,11 @@ def tell(
     lease: Lease | None,
     deliveries: Sequence[Delivery],
     repeats: Sequence[Repeat],
+    acts: Sequence[Act] = (),
+    words: Sequence[Word] = (),
 ) -> Story:
-    """In the order of the epochs, which no clock can turn round; a repeat goes by its moment."""
+    """In the order of the epochs, which no clock can turn round; what is beside them goes by its
+    moment."""
     event = partial(Event, job_id=enqueued.job_id, kind=enqueued.kind, queue=enqueued.queue)
     events = [_enqueue(enqueued, event)]
     due_at = enqueued.due_at
@@ -110,10 +137,18 @@ def tell(
         due_at = delivery.due_at or due_at
     if lease is not None:
         events.append(_claim(lease, now, due_at, event))
-    for repeat in sorted(repeats, key=lambda repeat: (repeat.at, repeat.boundary != "enqueue")):
-        events.insert(_place(repeat, events), _repeat(repeat, event))
+    beside = [
+        *(_repeat(repeat, event) for repeat in repeats),
+        *(told for act in sorted(acts, key=_began) for told in _act(act, event)),
+        *(_word(word, event) for word in words),
+    ]
+    for other in sorted(
+        beside, key=lambda other: (other.at, _RANKS.get(_class(other), _WORD_RANK))
+    ):
+        place, at = _place(other, events)
+        events.insert(place, msgspec.structs.replace(other, at=at))
     return Story(
-        enqueued.job_id, enqueued.kind, enqueued.queue, now.state, events, _now(now, lease)
+        enqueued.job_id, enqueued.kind, enqueued.queue, now.state, events, _now(now, lease, acts)
     )
 
 
@@ -177,24 +212,85 @@ def _repeat(repeat: Repeat, event: Make) -> Event:
         epoch=repeat.epoch,
         attempt=repeat.attempt,
         worker=repeat.worker,
-        refused=repeat.refused,
+        refused=repeat.outcome if repeat.boundary == "delivery" else None,
+        effect=repeat.outcome if repeat.boundary == "effect" else None,
     )
 
 
-def _place(repeat: Repeat, events: Sequence[Event]) -> int:
-    """After all that had happened by then. A store's clock may not tell two moments apart: then an
-    end that came too late had its reason before it, and a call most likely came first."""
+def _began(act: Act) -> tuple[datetime, bool]:
+    """Of two that began in one moment, the one that has no end came last."""
+    return act.begun_at, act.ended_at is None
+
+
+def _act(act: Act, event: Make) -> Iterator[Event]:
+    yield event(what="effect_begun", at=act.begun_at, effect=act.name)
+    if act.ended_at is not None and act.source != "resolved":
+        yield event(
+            what="effect_done",
+            at=act.ended_at,
+            effect=act.name,
+            source=act.source,
+            epoch=act.epoch,
+        )
+
+
+def _word(word: Word, event: Make) -> Event:
+    forgotten = word.said == "forgotten"
+    return event(
+        what="forgotten" if forgotten else "resolved",
+        at=word.at,
+        effect=word.name,
+        happened=None if forgotten else word.said == "happened",
+        by=word.by,
+        note=word.note,
+    )
+
+
+_RANKS: Final = {"enqueue": 0, "effect_begun": 1, "effect_done": 1, "effect": 2, "delivery": 4}
+_WORD_RANK: Final = 3
+_BEFORE_EFFECTS: Final = ("claimed", "effect_begun", "effect_done")
+
+
+def _class(event: Event) -> str:
+    return event.boundary or event.what
+
+
+def _place(event: Event, events: Sequence[Event]) -> tuple[int, datetime | None]:
+    """After all that had happened by then. An effect that was found done is told together with the
+    end of its execution, and came before it."""
+    if event.boundary == "effect":
+        for place, end in enumerate(events):
+            if end.epoch == event.epoch and _is_end(end):
+                return place, end.at
     for place in range(len(events), 1, -1):
         before = events[place - 1]
-        after_ties = repeat.boundary == "delivery" or before.boundary == "enqueue"
-        if before.at is not None and (
-            before.at < repeat.at or (after_ties and before.at == repeat.at)
-        ):
-            return place
-    return 1
+        if before.at is None or event.at is None:
+            continue
+        if before.at < event.at or (before.at == event.at and _goes_before(before, event)):
+            return place, event.at
+    return 1, event.at
 
 
-def _now(now: Now, lease: Lease | None) -> str:
+def _is_end(event: Event) -> bool:
+    return event.attempt is not None and event.what not in ("claimed", "deduplicated")
+
+
+def _goes_before(before: Event, event: Event) -> bool:
+    """A store's clock may not tell two moments apart: then an end that came too late had its reason
+    before it, a call most likely came first, an effect came between a claim and its end, and an
+    answer after the doubt."""
+    match _class(event):
+        case "delivery":
+            return True
+        case "enqueue":
+            return before.boundary == "enqueue"
+        case "resolved" | "forgotten":
+            return before.what != "claimed"
+        case _:
+            return before.what in _BEFORE_EFFECTS or before.boundary == "enqueue"
+
+
+def _now(now: Now, lease: Lease | None, acts: Sequence[Act]) -> str:
     if now.state not in ACTIVE:
         return now.state
     if lease is not None:
@@ -207,7 +303,11 @@ def _now(now: Now, lease: Lease | None) -> str:
         return f"waits, due in {(now.due_at - now.at).total_seconds():.0f} s"
     if now.state == "pending":
         return f"waits for a worker, due since {shown(now.due_at)}"
-    return now.state
+    doubted = [act for act in acts if act.state == "in_doubt"]
+    told = " and ".join(f"{act.name!r} (begun {shown(act.begun_at)})" for act in doubted)
+    return (
+        f"in_doubt, held until somebody says whether effect {told} happened" if told else now.state
+    )
 
 
 def line(event: Event) -> str:
@@ -221,6 +321,16 @@ def _details(event: Event) -> Iterator[str]:
         yield f"at enqueue, by its {event.key} key"
     elif event.boundary == "delivery":
         yield f"at delivery: too late to be settled as {event.refused}"
+    elif event.boundary == "effect":
+        yield "found done, not done again"
+    if event.effect is not None:
+        yield f"effect {event.effect!r}"
+    if event.source is not None:
+        yield event.source
+    if event.happened is not None:
+        yield "it happened" if event.happened else "it did not happen"
+    if event.by is not None:
+        yield f"by {event.by}"
     for name in ("idempotency", "unique"):
         key = getattr(event, f"{name}_key")
         if key is not None:
@@ -237,6 +347,8 @@ def _details(event: Event) -> Iterator[str]:
         yield f"due in {(event.due_at - event.at).total_seconds():g} s"
     if event.reason is not None:
         yield event.reason
+    if event.note is not None:
+        yield one_line(event.note)
 
 
 def shown(moment: datetime) -> str:

@@ -18,6 +18,7 @@ TRANSITIONS: Final[dict[tuple[State, Move], State]] = {
     ("running", "cancel"): "cancelled",
     ("running", "doubt"): "in_doubt",
     ("in_doubt", "resolve"): "pending",
+    ("in_doubt", "cancel"): "cancelled",
     ("failed", "replay"): "pending",
 }
 

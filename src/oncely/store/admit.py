@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
+from oncely.model.counter import Delta
 from oncely.model.draft import Draft
 from oncely.model.errors import KeyConflict, StoreUnavailable
 from oncely.model.event import Key
 from oncely.model.job import Receipt
 from oncely.model.transition import State
+from oncely.store.counters import count
 from oncely.store.plan import Plan, Statement, document
 from oncely.store.story import REPEATS
 
@@ -69,6 +71,7 @@ def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]
         yield from _admit_chunk(seen.unanswered(chunk, answers), answers, seen, again)
         if repeats := list(_repeats(chunk, answers)):
             yield document("keep_repeats", repeats, limit=REPEATS)
+            yield from count(_deltas(chunk, answers))
     return [answers[draft.id] for draft in drafts]
 
 
@@ -127,6 +130,11 @@ def _repeats(drafts: Sequence[Draft], answers: dict[str, Answer]) -> Iterator[di
             n = counts[answer.job_id]
             if n <= REPEATS:
                 yield {"id": draft.id, "job_id": answer.job_id, "key": answer.key, "n": n}
+
+
+def _deltas(drafts: Sequence[Draft], answers: dict[str, Answer]) -> list[Delta]:
+    kinds = Counter(draft.kind for draft in drafts if isinstance(answers[draft.id], Repeat))
+    return [Delta("deduplicated", kind, "enqueue", n) for kind, n in kinds.items()]
 
 
 def _admit_chunk(

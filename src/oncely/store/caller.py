@@ -17,13 +17,18 @@ from oncely.model.errors import InvalidInput, SchemaError
 from oncely.store.plan import Row, Statement
 from oncely.store.sql import EngineName, Library, Prepared
 
-_ACCEPTED: Final = (
+ACCEPTED: Final = (
     "psycopg Connection or AsyncConnection, asyncpg Connection, sqlite3 Connection, aiosqlite "
     "Connection, SQLAlchemy Connection or Session and their async twins, or Django's connection"
 )
 _WHOLE: Final = {"stream_results": False, "yield_per": None}
 """SQLAlchemy's options for a plain cursor: a server-side one, which is a SELECT, cannot insert."""
-_VENDORS: Final[dict[str, EngineName]] = {"postgresql": "postgres", "sqlite": "sqlite"}
+_VENDORS: Final[dict[str, EngineName]] = {
+    "postgresql": "postgres",
+    "sqlite": "sqlite",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+}
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -40,7 +45,7 @@ class Caller(msgspec.Struct, frozen=True):
             try:
                 answer = self.execute(prepared.text, _named(prepared, statement))
             except Exception as error:
-                _explain(error)
+                _explain(error, library)
                 raise
             rows = _plain(answer) or rows
         return rows
@@ -52,7 +57,7 @@ class Caller(msgspec.Struct, frozen=True):
                 answer = self.execute(prepared.text, _named(prepared, statement))
                 answer = await answer if self.awaits else answer
             except Exception as error:
-                _explain(error)
+                _explain(error, library)
                 raise
             rows = _plain(answer) or rows
         return rows
@@ -69,7 +74,7 @@ def _plain(rows: Iterable[Iterable[Any]]) -> list[Row]:
 
 def borrow(tx: Any) -> Caller:
     """The voice of a sync connection, or of an async one that needs no waiting to be known."""
-    match _library(tx):
+    match library_of(tx):
         case "sqlite3":
             return _sqlite3(tx)
         case "aiosqlite":
@@ -91,13 +96,13 @@ def borrow(tx: Any) -> Caller:
         case "handler":
             return _handler(tx)
     raise InvalidInput(
-        f"tx is {type(tx).__module__}.{type(tx).__qualname__}; expected a {_ACCEPTED}, "
+        f"tx is {type(tx).__module__}.{type(tx).__qualname__}; expected a {ACCEPTED}, "
         "with an open transaction"
     )
 
 
 async def aborrow(tx: Any) -> Caller:
-    if _library(tx) == "sqlalchemy async":
+    if library_of(tx) == "sqlalchemy async":
         return await _sqlalchemy_async(tx)
     return borrow(tx)
 
@@ -121,12 +126,16 @@ _CLASSES: Final = {
 }
 
 
-def _library(tx: Any) -> str | None:
+def library_of(tx: Any) -> str | None:
     for cls in type(tx).__mro__:
         found = _CLASSES.get((cls.__module__.partition(".")[0], cls.__name__))
         if found:
             return found
     return None
+
+
+def awaits(tx: Any) -> bool:
+    return library_of(tx) in ("aiosqlite", "psycopg async", "asyncpg", "sqlalchemy async")
 
 
 def _not_open(what: str) -> InvalidInput:
@@ -235,7 +244,7 @@ def _sqlalchemy(tx: Any) -> Caller:
     from sqlalchemy import text as clause
 
     connection = tx.connection() if hasattr(tx, "get_bind") else tx
-    engine = _vendor("SQLAlchemy", connection.dialect.name)
+    engine = engine_of_vendor("SQLAlchemy", connection.dialect.name)
     _begin_sqlalchemy(connection, engine)
 
     def execute(text: str, params: dict[str, Any]) -> Any:
@@ -261,7 +270,7 @@ def _begin_sqlalchemy(connection: Any, engine: EngineName) -> None:
     try:
         if engine == "sqlite":
             _refuse_autocommit(connection.connection.driver_connection)
-        elif getattr(connection.connection.dbapi_connection, "autocommit", False):
+        elif _commits_by_itself(connection.connection.dbapi_connection):
             raise _not_open("its isolation level is AUTOCOMMIT")
     except InvalidInput:
         if begun is not None:
@@ -269,8 +278,13 @@ def _begin_sqlalchemy(connection: Any, engine: EngineName) -> None:
         raise
 
 
+def _commits_by_itself(connection: Any) -> bool:
+    asked = getattr(connection, "get_autocommit", None)
+    return bool(asked() if asked else getattr(connection, "autocommit", False))
+
+
 def _django(tx: Any) -> Caller:
-    engine = _vendor("Django", tx.vendor)
+    engine = engine_of_vendor("Django", tx.vendor)
     if not tx.in_atomic_block and tx.get_autocommit():
         raise _not_open("use `with transaction.atomic():`")
 
@@ -282,24 +296,25 @@ def _django(tx: Any) -> Caller:
     return Caller(engine, "%({name})s", False, execute)
 
 
-def _vendor(library: str, vendor: str) -> EngineName:
+def engine_of_vendor(library: str, vendor: str) -> EngineName:
     engine = _VENDORS.get(vendor)
     if engine is None:
         raise InvalidInput(
             f"tx is a {library} connection to {vendor}; expected PostgreSQL or SQLite, where the "
-            "store is"
+            "store is, or for a Ledger MySQL or MariaDB"
         )
     return engine
 
 
-def _explain(error: BaseException) -> None:
+def _explain(error: BaseException, library: Library) -> None:
     """A missing table is our word, not the driver's: the caller connected to another database."""
     cause: BaseException | None = error
     while cause is not None:
         code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-        if code in ("42P01", "3F000") or "no such table: oncely_" in str(cause):
+        missing = cause.args[:1] == (1146,) and "oncely_" in str(cause)  # MySQL, MariaDB
+        if missing or code in ("42P01", "3F000") or "no such table: oncely_" in str(cause):
             raise SchemaError(
                 "the database of tx= has no oncely tables: open the transaction on the database "
-                "of the store, or run `oncely migrate` there"
+                f"of the store, or {library.remedy} there"
             ) from error
         cause = cause.__cause__

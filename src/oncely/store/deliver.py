@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, assert_never, cast
 
 import msgspec
@@ -45,6 +45,8 @@ class Settlement(msgspec.Struct, frozen=True):
     """The effects that the job is held for."""
     maybe_written: bool = False
     """Its handler may have completed the job itself, in a transaction."""
+    repeats: list[str] = []
+    """The effects that it found done, and did not do again."""
 
     @property
     def what(self) -> What:
@@ -57,15 +59,15 @@ class Settlement(msgspec.Struct, frozen=True):
         could come too late."""
         return self.what != "released"
 
-    def trace(self) -> dict[str, Any]:
-        """What is kept of it when it was refused."""
-        return {
-            "id": self.id,
-            "epoch": self.epoch,
-            "nonce": self.nonce,
-            "attempt": self.attempt,
-            "outcome": self.what,
-        }
+    def traces(self, *, refused: bool) -> Iterator[dict[str, Any]]:
+        """What is kept of the repeats that were recognised: the effects that it found done, and
+        its end if that came too late."""
+        own = {"job_id": self.id, "epoch": self.epoch, "attempt": self.attempt}
+        me = f"{self.epoch}.{self.nonce}"
+        for n, name in enumerate(self.repeats, 1):
+            yield {**own, "boundary": "effect", "id": f"{me}.{name}", "outcome": name, "n": n}
+        if refused and self.has_end:
+            yield {**own, "boundary": "delivery", "id": me, "outcome": self.what, "n": 1}
 
     def under(self, fence: Fence) -> Settlement:
         """With what it must show; without it, it is refused."""
@@ -110,8 +112,11 @@ def settle(settlements: Sequence[Settlement], *, again: bool = False) -> Plan[li
     for held in settlements:
         if held.doubts and (held.id, held.epoch) in accepted:
             yield from hold_for(held.id, held.doubts)
-    if ends := [s.trace() for s in refused() if s.has_end]:
-        yield document("keep_refused", ends, limit=REPEATS)
+    traces = [
+        trace for s in settlements for trace in s.traces(refused=(s.id, s.epoch) not in accepted)
+    ]
+    if traces:
+        yield document("keep_recognised", traces, limit=REPEATS)
     return refused()
 
 

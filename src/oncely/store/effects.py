@@ -8,7 +8,13 @@ from typing import Any
 import msgspec
 
 from oncely.model.effect import Entry, Source, Verb
-from oncely.model.errors import EffectNotFound, JobNotFound, LeaseLost, StoreUnavailable
+from oncely.model.errors import (
+    EffectNotFound,
+    InDoubt,
+    JobNotFound,
+    LeaseLost,
+    StoreUnavailable,
+)
 from oncely.store.claim import Fence
 from oncely.store.plan import Plan, Statement, document
 
@@ -58,13 +64,27 @@ def begin(effect: Effect, *, again: bool = False) -> Plan[Entry | None]:
             entry = Entry(*row)
             mine = again and entry.state == "begun" and entry.epoch == effect.fence.epoch
             return None if mine else entry
-    raise StoreUnavailable(f"effect {effect.name!r} of job {effect.id} kept changing: try again")
+    raise _kept_changing(effect)
 
 
-def retake(effect: Effect) -> Plan[None]:
-    """This execution does anew what an earlier one began."""
-    if not (yield Statement("effect_retake", effect.params(*_FENCED))):
-        raise LeaseLost(effect.id, effect.fence.epoch)
+def retake(effect: Effect) -> Plan[Entry | None]:
+    """This execution does anew what an earlier one began. If that one has told its end meanwhile,
+    the end is given back and nothing is to do."""
+    for _ in range(_ROUNDS):
+        if (yield Statement("effect_retake", effect.params(*_FENCED))):
+            return None
+        [(held, _, *row)] = yield Statement("effect_look", effect.params(*_FENCED))
+        if not held:
+            raise LeaseLost(effect.id, effect.fence.epoch)
+        if row[0] == "done":
+            return Entry(*row)
+        if row[0] is None and (yield from begin(effect)) is None:
+            return None
+    raise _kept_changing(effect)
+
+
+def _kept_changing(effect: Effect) -> StoreUnavailable:
+    return StoreUnavailable(f"effect {effect.name!r} of job {effect.id} kept changing: try again")
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -106,8 +126,18 @@ def go_on(job_id: str) -> Plan[bool]:
 def hold_for(job_id: str, names: Sequence[str]) -> Plan[None]:
     """A job comes to rest in doubt. What an execution that was late has told meanwhile counts."""
     yield Statement("effects_hold", {"id": job_id})
-    yield document("effects_doubt", [{"id": job_id, "name": name} for name in names])
+    doubted = [{"id": job_id, "name": name} for name in names]
+    yield document("effects_doubt", doubted, id=job_id)
     yield from go_on(job_id)
+
+
+def forget(job_id: str, by_whom: str) -> Plan[list[str]]:
+    """Begin the ledger of a job anew, in a transaction; the names of what it will do again."""
+    for name, state in (yield Statement("effects_hold", {"id": job_id})):
+        if state == "in_doubt":
+            raise InDoubt(job_id, name, "it cannot be forgotten before somebody has said")
+    rows = yield Statement("effects_forget", {"id": job_id, "by_whom": by_whom})
+    return [name for (name,) in rows]
 
 
 def resolve(

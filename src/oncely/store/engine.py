@@ -40,15 +40,17 @@ class Transactions(Protocol):
     def on_loop(self) -> AbstractAsyncContextManager[Any]: ...
 
 
-class Engine(Protocol):
+class Runs(Protocol):
+    def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
+        """Run the plan. If the connection is lost it is made and run once more, with True:
+        then what the first run wrote may be there or not."""
+
+
+class Engine(Runs, Protocol):
     library: Library
 
     @property
     def transactions(self) -> Transactions: ...
-
-    def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
-        """Run the plan. If the connection is lost it is made and run once more, with True:
-        then what the first run wrote may be there or not."""
 
     def listen(
         self, topics: Iterable[str], tell: Tell, *, every_seconds: float | None = None

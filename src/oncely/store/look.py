@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from oncely.model import payload
-from oncely.model.job import Execution, Job
+from oncely.model.job import Effect, Execution, Job, Resolution
 from oncely.model.transition import ENDED, State
 from oncely.store.plan import Plan, Row, Statement, document
 
@@ -55,11 +55,40 @@ def _look(ids: Sequence[str]) -> Plan[list[Job]]:
     executions: dict[str, list[Execution]] = {}
     for row in (yield document("look_executions", records)):
         executions.setdefault(row[0], []).append(_execution(*row[1:]))
-    found = {row[0]: _job(row, executions.get(row[0], [])) for row in rows}
+    effects = yield from _effects(records)
+    found = {row[0]: _job(row, executions.get(row[0], []), effects.get(row[0], [])) for row in rows}
     return [found[id] for id in ids if id in found]
 
 
-def _job(row: Row, executions: list[Execution]) -> Job:
+def _effects(records: list[dict[str, str]]) -> Plan[dict[str, list[Effect]]]:
+    rows = yield document("look_effects", records)
+    answers: dict[tuple[str, str], list[Resolution]] = {}
+    for job_id, name, at, happened, by, note, forgotten in (
+        yield document("look_resolutions", records)
+    ):
+        answers.setdefault((job_id, name), []).append(
+            Resolution(moment(at), bool(happened), by, note, bool(forgotten))
+        )
+    effects: dict[str, list[Effect]] = {}
+    for job_id, name, verb, state, source, epoch, begun, ended, arguments, result in rows:
+        effects.setdefault(job_id, []).append(
+            Effect(
+                name=name,
+                verb=verb,
+                state=state,
+                source=source,
+                epoch=epoch,
+                begun_at=moment(begun),
+                ended_at=None if ended is None else moment(ended),
+                arguments=arguments,
+                result=value(result),
+                resolutions=answers.get((job_id, name), []),
+            )
+        )
+    return effects
+
+
+def _job(row: Row, executions: list[Execution], effects: list[Effect]) -> Job:
     (job_id, kind, queue, state, text, result, error, priority, attempt, max_attempts) = row[:10]
     (timeout, idempotency_key, unique_key, group_key, tags, created, due, ended) = row[10:18]
     epoch, worker, started = row[18:]
@@ -88,6 +117,7 @@ def _job(row: Row, executions: list[Execution]) -> Job:
         due_at=moment(due),
         ended_at=None if ended is None else moment(ended),
         executions=executions,
+        effects=effects,
     )
 
 

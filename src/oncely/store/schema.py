@@ -12,7 +12,7 @@ def check(library: Library) -> Plan[None]:
     applied = yield from _applied()
     if _to_do(library, applied):
         state = "is older than this version of oncely" if applied else "is missing"
-        raise SchemaError(f"the store's schema {state}: run `oncely migrate` or call app.migrate()")
+        raise SchemaError(f"the store's schema {state}: {library.remedy}")
 
 
 def migrate(library: Library) -> Plan[list[str]]:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-EngineName = Literal["sqlite", "postgres"]
+EngineName = Literal["sqlite", "postgres", "mysql"]
 _PARAM: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
@@ -29,12 +29,27 @@ class Migration(msgspec.Struct, frozen=True):
     checksum: str
 
 
+class Part(msgspec.Struct, frozen=True):
+    """Tables that belong together, with statements and migrations of their own."""
+
+    folder: str
+    remedy: str
+    """What brings its tables up to date."""
+
+
+QUEUE: Final = Part("", "run `oncely migrate` or call app.migrate()")
+LEDGER: Final = Part("ledger", "call ledger.migrate()")
+
+
 class Library:
     """All statements of one engine. A file may hold several, run in order as one operation."""
 
-    def __init__(self, engine: EngineName, rename: Callable[[str], str] = str) -> None:
+    def __init__(
+        self, engine: EngineName, rename: Callable[[str], str] = str, part: Part = QUEUE
+    ) -> None:
         self.engine = engine
-        self._folder = files("oncely.store") / engine
+        self.remedy = part.remedy
+        self._folder = files("oncely.store").joinpath(part.folder, engine)
         self._rename = rename
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from oncely.model.errors import JobNotFound, StoreUnavailable, UniqueKeyTaken, WrongState
 from oncely.model.transition import State, states_before
+from oncely.store.effects import forget
 from oncely.store.plan import Plan, Statement, document
 
 CANCELLABLE: Final = states_before("cancel")
@@ -13,12 +14,13 @@ _ROUNDS: Final = 10
 
 
 def cancel(job_id: str) -> Plan[None]:
-    """End a job that waits or runs, and free its unique key in the same breath.
+    """End a job that waits, runs or is held, and free its unique key in the same breath.
 
-    A running one is taken out of its lease: whatever its execution still writes is refused.
+    A running one is taken out of its lease: whatever its execution still writes is refused. Of one
+    that is held the ledger stays as it is.
     """
     for _ in range(_ROUNDS):
-        for way in ("cancel", "cancel_running"):
+        for way in ("cancel", "cancel_running", "cancel_held"):
             if (yield Statement(way, {"id": job_id})):
                 return
         state = yield from _state(job_id)
@@ -29,8 +31,9 @@ def cancel(job_id: str) -> Plan[None]:
     raise StoreUnavailable(f"job {job_id} kept moving while it was cancelled: repeat the call")
 
 
-def replay(job_id: str, *, again: bool = False) -> Plan[None]:
-    """Put a failed job back. To be run in a transaction: an error undoes what went before.
+def replay(job_id: str, *, forgotten_by: str | None = None, again: bool = False) -> Plan[list[str]]:
+    """Put a failed job back; with `forgotten_by`, without its ledger: the names of the effects
+    that it has forgotten. To be run in a transaction: an error undoes what went before.
 
     `again` says that this was sent before and the answer was lost: a job that is on its way was
     put back by that.
@@ -39,8 +42,14 @@ def replay(job_id: str, *, again: bool = False) -> Plan[None]:
     if not (yield Statement("replay", {"id": job_id})):
         state = yield from _state(job_id)
         if again and state in ("pending", "running"):
-            return
+            return (yield from _forgotten(job_id)) if forgotten_by is not None else []
         raise WrongState(job_id, state, "replayed", states_before("replay"))
+    return [] if forgotten_by is None else (yield from forget(job_id, forgotten_by))
+
+
+def _forgotten(job_id: str) -> Plan[list[str]]:
+    rows = yield document("look_resolutions", [{"id": job_id}])
+    return sorted({name for _, name, *_, forgotten in rows if forgotten})
 
 
 def failed_after(

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, assert_never
 import msgspec
 
 from oncely.model.errors import JobNotFound
-from oncely.model.story import Delivery, Enqueued, Lease, Now, Repeat, Story, tell
+from oncely.model.story import Act, Delivery, Enqueued, Lease, Now, Repeat, Story, Word, tell
 from oncely.store.look import moment, value
 from oncely.store.plan import Plan, Row, Statement
 
@@ -18,7 +18,7 @@ REPEATS: Final = 100
 class _Told(msgspec.Struct, frozen=True):
     """A row of the statement `story`; the fields that do not fit its source are None."""
 
-    source: Literal["now", "lease", "delivery", "rest", "repeat"]
+    source: Literal["now", "lease", "delivery", "rest", "repeat", "effect", "resolution"]
     at: int
     began: int | None
     until: int | None
@@ -38,6 +38,8 @@ def story(job_id: str) -> Plan[Story]:
     lease: Lease | None = None
     deliveries: list[Delivery] = []
     repeats: list[Repeat] = []
+    acts: list[Act] = []
+    words: list[Word] = []
     for row in rows:
         match _fact(_Told(*row)):
             case Now() as now:
@@ -48,9 +50,13 @@ def story(job_id: str) -> Plan[Story]:
                 deliveries.append(delivery)
             case Repeat() as repeat:
                 repeats.append(repeat)
+            case Act() as act:
+                acts.append(act)
+            case Word() as word:
+                words.append(word)
     if not enqueued or now is None:
         raise JobNotFound(job_id)
-    return tell(_enqueued(job_id, enqueued[0]), now, lease, deliveries, repeats)
+    return tell(_enqueued(job_id, enqueued[0]), now, lease, deliveries, repeats, acts, words)
 
 
 def _enqueued(job_id: str, row: Row) -> Enqueued:
@@ -58,7 +64,7 @@ def _enqueued(job_id: str, row: Row) -> Enqueued:
     return Enqueued(job_id, kind, queue, idempotency_key, unique_key, moment(created), moment(due))
 
 
-def _fact(row: _Told) -> Now | Lease | Delivery | Repeat:
+def _fact(row: _Told) -> Now | Lease | Delivery | Repeat | Act | Word:
     at = moment(row.at)
     began = None if row.began is None else moment(row.began)
     until = None if row.until is None else moment(row.until)
@@ -76,5 +82,9 @@ def _fact(row: _Told) -> Now | Lease | Delivery | Repeat:
             return Repeat(
                 at, row.boundary, row.key, row.epoch, row.attempt, row.worker, row.outcome
             )
+        case "effect":
+            return Act(row.key, row.outcome, row.boundary, row.epoch or 0, at, until)
+        case "resolution":
+            return Word(at, row.key, row.outcome, row.worker, value(row.error))
         case _:
             assert_never(row.source)

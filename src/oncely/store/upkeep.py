@@ -1,4 +1,5 @@
-"""Plans that forget: jobs whose retention is over, and later the keys that outlived them."""
+"""Plans that forget: jobs whose retention is over, and later the keys and the ledger that outlived
+them."""
 
 from __future__ import annotations
 
@@ -31,8 +32,14 @@ def prune_jobs(
 ) -> Plan[Pruned]:
     """One small step, in a transaction. A state that is not named is kept for ever.
 
-    The key of a pruned job stays until `key_retention_days` after the job ended.
+    The key of a pruned job stays until `key_retention_days` after the job ended, its ledger for as
+    long from now on.
     """
+    if key_retention_days < 0:
+        raise InvalidInput(
+            f"key_retention_days is {key_retention_days}; expected 0 or more: keys and ledger "
+            "outlive their job"
+        )
     active = [state for state in retention_days if state not in ENDED]
     if active:
         raise InvalidInput(
@@ -59,6 +66,12 @@ def ids_made_by(seconds: float) -> str:
     retention ago cannot have ended before, so a pass need not look at it."""
     text = f"{max(0, round(seconds * 1000)):012x}"
     return f"{text[:8]}-{text[8:]}-0000-0000-000000000000"
+
+
+def prune_effects(limit: int) -> Plan[bool]:
+    """A step through the ledgers of jobs that are gone; whether there may be more."""
+    [gone] = yield Statement("prune_effects", {"limit": limit})
+    return limit in gone
 
 
 def prune_keys(limit: int) -> Plan[int]:

@@ -10,11 +10,12 @@ from urllib.parse import unquote
 from oncely.model.errors import InvalidInput
 from oncely.model.keys import shown
 from oncely.store.engine import Engine
+from oncely.store.sql import QUEUE, Part
 
 EXPECTED: Final = "expected sqlite:///file.db or postgresql://user@host/database"
 
 
-def open_engine(url: str, *, schema: str) -> Engine:
+def open_engine(url: str, *, schema: str, part: Part = QUEUE) -> Engine:
     if not isinstance(url, str):
         raise InvalidInput(f"the store's URL is {_shown(url)}; {EXPECTED}")
     scheme, separator, rest = url.partition("://")
@@ -23,11 +24,11 @@ def open_engine(url: str, *, schema: str) -> Engine:
     if scheme == "sqlite":
         from oncely.store.sqlite.engine import SqliteEngine
 
-        return SqliteEngine(sqlite_path(rest, url))
+        return SqliteEngine(sqlite_path(rest, url), part)
     if scheme in ("postgresql", "postgres"):
         from oncely.store.postgres.engine import PostgresEngine
 
-        return PostgresEngine(url, schema)
+        return PostgresEngine(url, schema, part)
     raise InvalidInput(f"the store's URL begins with {scheme}://; {EXPECTED}")
 
 

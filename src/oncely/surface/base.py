@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from threading import Lock
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
 from oncely.flow.aside import aside
@@ -25,12 +25,33 @@ from oncely.store.url import open_engine
 
 P = ParamSpec("P")
 T = TypeVar("T")
-S = TypeVar("S", bound="Base")
+S = TypeVar("S", bound="Threaded")
 DEFAULT_URL: Final = "sqlite:///oncely.db"
 DEFAULT_RETENTION: Final = Retention()
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 _THREADS: Final = 4
 _JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Threaded(Protocol):
+    """What a twin needs: threads that may wait for the store."""
+
+    _executor: ThreadPoolExecutor
+
+
+class Forkable(Protocol):
+    """What is carried over a fork. Whoever is one says so with `carry_over_forks`."""
+
+    @property
+    def _engine(self) -> Pausable: ...
+
+    def _begin_after_fork(self) -> None: ...
+
+
+class Pausable(Protocol):
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
 
 
 class Base:
@@ -53,7 +74,7 @@ class Base:
         self._middleware: list[Middleware] = []
         self._events = Events()
         self._begin()
-        _apps.add(self)
+        carry_over_forks(self)
 
     def _begin(self) -> None:
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="oncely")
@@ -105,14 +126,18 @@ def refuse_malformed(job_id: Any) -> None:
         raise JobNotFound(str(job_id))
 
 
-_apps: WeakSet[Base] = WeakSet()
-_forking: list[Base] = []
+_carried: WeakSet[Forkable] = WeakSet()
+_forking: list[Forkable] = []
 _fork_lock = Lock()
+
+
+def carry_over_forks(thing: Forkable) -> None:
+    _carried.add(thing)
 
 
 def _before_fork() -> None:
     _fork_lock.acquire()
-    _forking.extend(_apps)
+    _forking.extend(_carried)
     for app in _forking:
         app._engine.pause()
 

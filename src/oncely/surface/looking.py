@@ -8,6 +8,7 @@ import time
 from typing import Any, Final
 
 from oncely.flow.events import Hook
+from oncely.model.counter import Counter
 from oncely.model.draft import check_name
 from oncely.model.errors import (
     InvalidInput,
@@ -16,10 +17,12 @@ from oncely.model.errors import (
     JobNotFound,
     ResultTimeout,
 )
+from oncely.model.health import KeyHealth
 from oncely.model.job import Job
 from oncely.model.keys import shown
 from oncely.model.story import Story
 from oncely.model.transition import ENDED, STATES, State
+from oncely.store import counters as counting
 from oncely.store import look
 from oncely.store.story import story
 from oncely.surface.base import Base, is_job_id, refuse_malformed, twin
@@ -100,11 +103,23 @@ class Looking(Base):
     def explain(self, job_id: str) -> Story:
         """What happened to the job, in order, and what it waits for now; `print` shows it.
 
-        A story has each enqueue, each repeat of it that was recognised (the first 100), each claim
-        and how it ended.
+        A story has each enqueue, each repeat that was recognised (the first 100 at each boundary),
+        each claim and how it ended, each effect and what was said of it.
         """
         refuse_malformed(job_id)
         return self._engine.run(lambda _: story(job_id), "read")
+
+    def counters(self) -> list[Counter]:
+        """What the store has counted since it was made, over all processes: enqueued, executions
+        by outcome, deduplicated by boundary, key conflicts, effects by source, held and resolved.
+
+        A counter never goes down, and outlives the jobs that it counted.
+        """
+        return self._engine.run(lambda _: counting.counters(), "read")
+
+    def key_health(self) -> list[KeyHealth]:
+        """Of each kind: how often its keys recognised a repeat, and whether they can."""
+        return self._engine.run(lambda _: counting.key_health(), "read")
 
     def on_event(self, hook: Hook) -> Hook:
         """Call `hook` with an `Event` for each enqueue, deduplication, claim and settle of this app
@@ -123,6 +138,8 @@ class Looking(Base):
     aexplain = twin(explain)
     _afound = twin(_found)
     ajobs = twin(jobs)
+    acounters = twin(counters)
+    akey_health = twin(key_health)
 
 
 class _Wait:

@@ -10,29 +10,37 @@ from typing import Any
 from oncely.flow.replay import replay_failed
 from oncely.model import payload
 from oncely.model.draft import check_name
-from oncely.model.effect import RESULT_LIMIT_BYTES
+from oncely.model.effect import RESULT_LIMIT_BYTES, check_note
 from oncely.model.effect import check_name as check_name_of_effect
 from oncely.model.errors import InvalidInput
-from oncely.model.keys import shown
+from oncely.model.keys import check_key, shown
 from oncely.store import effects, steer
 from oncely.surface.base import Base, refuse_malformed, twin
 
 
 class Steering(Base):
     def cancel(self, job_id: str) -> None:
-        """End a job that waits or runs, and free its unique key. Cancelling it again changes
-        nothing. A running handler is cancelled once its worker notices; its writes are refused
-        from now on."""
+        """End a job that waits, runs or is held, and free its unique key. Cancelling it again
+        changes nothing. A running handler is cancelled once its worker notices; its writes are
+        refused from now on. What is in doubt of a job that was held stays so in its ledger, and can
+        still be resolved, for the record."""
         refuse_malformed(job_id)
         self._engine.run(lambda _: steer.cancel(job_id), "transaction")
 
-    def replay(self, job_id: str) -> None:
+    def replay(self, job_id: str, *, fresh_ledger: bool = False) -> list[str]:
         """Put a failed job back, with the same id and its attempts renewed.
+
+        It keeps its ledger: what it has done it does not do again. With `fresh_ledger` it forgets
+        that, and does all of it again; the answer is the names of those effects. `InDoubt` if one
+        of them is in doubt. Who has done so is kept.
 
         `UniqueKeyTaken` names the job that holds its unique key meanwhile, if one does.
         """
         refuse_malformed(job_id)
-        self._engine.run(lambda again: steer.replay(job_id, again=again), "transaction")
+        by = user() if fresh_ledger else None
+        return self._engine.run(
+            lambda again: steer.replay(job_id, forgotten_by=by, again=again), "transaction"
+        )
 
     def replay_all(
         self,
@@ -92,8 +100,8 @@ class Steering(Base):
                 effect,
                 happened=happened,
                 result=text,
-                by_whom=by or _user(),
-                note=note,
+                by_whom=user() if by is None else check_key(by, "by"),
+                note=check_note(note),
                 again=again,
             ),
             "transaction",
@@ -105,7 +113,7 @@ class Steering(Base):
     areplay_all = twin(replay_all)
 
 
-def _user() -> str:
+def user() -> str:
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (OSError, KeyError):  # a container without a name for its user

@@ -36,7 +36,11 @@ class Told:
             place = (settlement.id, settlement.epoch)
             known = self._open.pop(place, None)
             refused_end = place in late
-            if wanted is None or known is None or (refused_end and not settlement.has_end):
+            if wanted is None or known is None:
+                continue
+            if wanted("deduplicated"):
+                events += (self._found(known[0], name) for name in settlement.repeats)
+            if refused_end and not settlement.has_end:
                 continue
             if wanted("deduplicated" if refused_end else settlement.what):
                 job, begun = known
@@ -62,6 +66,19 @@ class Told:
             attempt=job.attempt,
             worker=self._worker,
             waited_seconds=job.waited_seconds,
+        )
+
+    def _found(self, job: Claimed, effect: str) -> Event:
+        return Event(
+            what="deduplicated",
+            job_id=job.job_id,
+            kind=job.kind,
+            queue=job.queue,
+            boundary="effect",
+            effect=effect,
+            epoch=job.fence.epoch,
+            attempt=job.attempt,
+            worker=self._worker,
         )
 
     def _end(self, job: Claimed, settlement: Settlement, ran: float, *, late: bool) -> Event:

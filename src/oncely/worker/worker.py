@@ -37,7 +37,7 @@ from oncely.worker.schedule import keep_schedules
 from oncely.worker.signals import told_to_stop
 from oncely.worker.sleep import FIRST_POLL_SECONDS, Sleep
 from oncely.worker.told import Told
-from oncely.worker.upkeep import forget, recover
+from oncely.worker.upkeep import forget, keep_counters, recover
 
 T = TypeVar("T")
 MAX_RESULT_BYTES: Final = 1024 * 1024
@@ -145,6 +145,7 @@ class Worker:
         if not until_idle:
             self._sleep.listen(self._gear.engine, self._queues)
             keepers.append(asyncio.create_task(forget(self._store, self._gear.retention)))
+            keepers.append(asyncio.create_task(keep_counters(self._store)))
             ticks = keep_schedules(self._store, self._gear.schedules, self._wake.set)
             keepers.append(asyncio.create_task(ticks))
         try:
@@ -289,7 +290,10 @@ class Worker:
         """With the next exchange. A handler that completed its job itself has done it before us,
         unless its transaction was rolled back."""
         written = context.completion.begun
-        self._done.append(msgspec.structs.replace(settlement, maybe_written=written))
+        repeats = list(context.effects.repeats)
+        self._done.append(
+            msgspec.structs.replace(settlement, maybe_written=written, repeats=repeats)
+        )
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         claimed, context = self._running.pop(task)

@@ -64,7 +64,7 @@ taken as (
             else true
         end
     on conflict do nothing
-    returning id, queue, priority, due_at, created_at, group_key
+    returning id, kind, queue, priority, due_at, created_at, group_key
 ),
 waiting as (
     insert into oncely.ready (queue, priority, lane, due_at, id, attempts)
@@ -73,6 +73,10 @@ waiting as (
             else 'g:' || group_key end,
         due_at, id, 0
     from taken
+),
+counted as (
+    insert into oncely.tally (name, kind, label, n)
+    select 'enqueued', kind, '', count(*) from taken group by kind
 ),
 woken as (
     select count(oncely.wake(t.queue)) as queues

@@ -28,6 +28,11 @@ freed as (
     delete from oncely.unique_key u using ended e, oncely.job j
     where j.id = e.job_id and u.kind = j.kind and u.key = j.unique_key and u.job_id = j.id
 ),
+counted as (
+    insert into oncely.tally (name, kind, label, n)
+    select 'executions', j.kind, 'cancelled', 1
+    from ended e join oncely.job j on j.id = e.job_id
+),
 told as (
     select count(oncely.tell_waiters(e.ids)) as n from (select array_agg(job_id) as ids from ended) e
 )

@@ -17,7 +17,7 @@ from oncely.store.listen import Ear, Listener, Tell
 from oncely.store.plan import Plan, Row, Statement, run
 from oncely.store.postgres.listen import PostgresSource
 from oncely.store.postgres.transaction import PostgresTransactions
-from oncely.store.sql import Library
+from oncely.store.sql import QUEUE, Library, Part
 from oncely.store.url import EXPECTED
 
 try:
@@ -53,7 +53,7 @@ _leaked: list[object] = []
 
 
 class PostgresEngine:
-    def __init__(self, url: str, schema_name: str) -> None:
+    def __init__(self, url: str, schema_name: str, part: Part = QUEUE) -> None:
         if _import_error is not None:
             raise InvalidInput(
                 "PostgreSQL needs the extra: pip install 'oncely[postgres]'"
@@ -72,7 +72,7 @@ class PostgresEngine:
         self.url = url
         self.schema = schema_name
         quoted = f'"{schema_name}"'
-        self.library = Library("postgres", lambda text: re.sub(r"\boncely\b", quoted, text))
+        self.library = Library("postgres", lambda text: re.sub(r"\boncely\b", quoted, text), part)
         self._closed = False
         self._begin()
 
@@ -103,7 +103,7 @@ class PostgresEngine:
                     continue
                 if error.sqlstate in _RETRYABLE and remaining:
                     continue
-                raise _trouble(error, self.schema) from error
+                raise self._trouble(error) from error
             finally:
                 if connection is not None:
                     self._give_back(connection)
@@ -136,6 +136,8 @@ class PostgresEngine:
         connection = psycopg.connect(
             self.url, autocommit=True, application_name="oncely", connect_timeout=10, **options
         )
+        # Whatever the database's default: a lock must be followed by a look that sees behind it.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         if self._pooled(connection):
             # The next transaction may run in another session, so nothing may stay in this one.
             connection.prepare_threshold = None
@@ -225,10 +227,21 @@ class PostgresEngine:
             connection = self._take(fresh=True)
             yield connection
         except psycopg.Error as error:
-            raise _trouble(error, self.schema) from error
+            raise self._trouble(error) from error
         finally:
             if connection is not None:
                 self._give_back(connection)
+
+    def _trouble(self, error: psycopg.Error) -> OncelyError:
+        first_line = str(error).strip().partition("\n")[0]
+        if error.sqlstate in _MISSING:
+            return SchemaError(
+                f"the schema {self.schema!r} is missing or damaged ({first_line}): "
+                f"{self.library.remedy}"
+            )
+        if isinstance(error, psycopg.OperationalError):
+            return StoreUnavailable(f"PostgreSQL cannot serve this call: {first_line}")
+        return StoreError(f"PostgreSQL refused a statement: {first_line}")
 
     def close(self) -> None:
         self._listener.close()
@@ -236,17 +249,6 @@ class PostgresEngine:
         with self._lock:
             self._closed = True
         self._forget_idle()
-
-
-def _trouble(error: psycopg.Error, schema_name: str) -> OncelyError:
-    first_line = str(error).strip().partition("\n")[0]
-    if error.sqlstate in _MISSING:
-        return SchemaError(
-            f"the schema {schema_name!r} is missing or damaged ({first_line}): run `oncely migrate`"
-        )
-    if isinstance(error, psycopg.OperationalError):
-        return StoreUnavailable(f"PostgreSQL cannot serve this call: {first_line}")
-    return StoreError(f"PostgreSQL refused a statement: {first_line}")
 
 
 def _where(connection: psycopg.Connection[Row]) -> str:

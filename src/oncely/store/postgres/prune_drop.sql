@@ -1,4 +1,4 @@
--- Drop jobs that are over, and let the retention of their keys begin.
+-- Drop jobs that are over, and let the retention of their keys and of their ledger begin.
 with old as materialized (
     -- a failed job leaves the dead-letter queue only now
     select o.job_id, o.state,
@@ -17,6 +17,15 @@ lent_keys as (
     update oncely.idempotency_key k
     set state = o.state, expires_at = o.keys_expire_at
     from old o where k.lent and k.job_id = o.job_id
+),
+effects as (
+    update oncely.effect e set expires_at = clock_timestamp() + :key_us * interval '1 microsecond'
+    from old o where e.job_id = o.job_id
+),
+resolutions as (
+    update oncely.resolution r
+    set expires_at = clock_timestamp() + :key_us * interval '1 microsecond'
+    from old o where r.job_id = o.job_id
 ),
 repeats as (delete from oncely.repeat r using old o where r.job_id = o.job_id),
 executions as (delete from oncely.execution e using old o where e.job_id = o.job_id),

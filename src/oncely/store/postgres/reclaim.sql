@@ -43,6 +43,12 @@ freed as (
     delete from oncely.unique_key u using member m, poisoned p
     where p.job_id = m.id and u.kind = m.kind and u.key = m.unique_key and u.job_id = m.id
 ),
+counted as (
+    insert into oncely.tally (name, kind, label, n)
+    select 'executions', kind, case when crashes >= :crash_limit then 'failed' else 'crashed' end,
+        count(*)
+    from member where tried group by 2, 3
+),
 woken as (
     select count(oncely.wake(w.queue)) as queues from (select distinct queue from waiting) w
 ),

@@ -73,6 +73,13 @@ freed as (
     where h.state in ('completed', 'failed', 'cancelled') and j.id = h.id
         and u.kind = j.kind and u.key = j.unique_key and u.job_id = j.id
 ),
+counted as (
+    insert into oncely.tally (name, kind, label, n)
+    select 'executions', j.kind, coalesce(h.state, h.outcome), count(*)
+    from held h join oncely.job j on j.id = h.id
+    where coalesce(h.state, h.outcome) is not null
+    group by j.kind, coalesce(h.state, h.outcome)
+),
 woken as (
     select count(oncely.wake(w.queue)) as queues
     from (select distinct queue from waiting where due_at <= clock_timestamp()) w

@@ -38,6 +38,12 @@ freed as (
     where g.id = m.id and j.id = m.id and m.state in ('completed', 'failed', 'cancelled')
         and u.kind = j.kind and u.key = j.unique_key and u.job_id = j.id
 ),
+counted as (
+    insert into oncely.tally (name, kind, label, n)
+    select 'executions', j.kind, m.state, count(*)
+    from gone g join mine m on m.id = g.id join oncely.job j on j.id = g.id
+    group by j.kind, m.state
+),
 told as (
     select count(oncely.tell_waiters(e.ids)) as n from (select array_agg(job_id) as ids from ended) e
 )

@@ -1,6 +1,6 @@
 -- All that happened to a job, in one statement and so as of one moment. A row has the name of what
 -- it tells; then when that was, when its delivery began, when the job is due next or how long the
--- lease lasts; then who.
+-- lease lasts; then who. An effect has its end, its verb, how that is known and its name.
 select told.source,
     (extract(epoch from told.at) * 1000000)::bigint,
     (extract(epoch from told.began_at) * 1000000)::bigint,
@@ -28,4 +28,14 @@ from (
     select 'repeat', r.at, null, null, r.outcome, r.epoch, r.attempt, r.worker, r.boundary, r.key,
         null
     from oncely.repeat r where r.job_id = cast(:id as uuid)
+    union all
+    select 'effect', e.begun_at, null, e.ended_at, e.state, e.epoch, null, e.verb, e.source, e.name,
+        null
+    from oncely.effect e where e.job_id = cast(:id as uuid)
+    union all
+    select 'resolution', r.at, null, null,
+        case when r.forgotten then 'forgotten' when r.happened then 'happened'
+            else 'did_not_happen' end,
+        null, null, r.by_whom, null, r.name, to_json(r.note)
+    from oncely.resolution r where r.job_id = cast(:id as uuid)
 ) told

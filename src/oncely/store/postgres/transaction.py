@@ -7,7 +7,6 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from oncely.model.errors import StoreUnavailable
 from oncely.store.engine import CLOSED, CommitLost
@@ -33,7 +32,7 @@ class PostgresTransactions:
         self._url = url
         self._lock = threading.Lock()
         self._idle: list[Any] = []
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Any]] = WeakKeyDictionary()
+        self._loops: dict[asyncio.AbstractEventLoop, list[Any]] = {}
         self._closed = False
 
     @contextmanager
@@ -46,6 +45,7 @@ class PostgresTransactions:
         try:
             with _commit_lost(connection, lambda: done), connection.transaction():
                 yield connection
+                _refuse_aborted(connection)
                 done = True
         finally:
             if self._closed or connection.broken or not self._keep(self._idle, connection):
@@ -53,8 +53,7 @@ class PostgresTransactions:
 
     @asynccontextmanager
     async def on_loop(self) -> AsyncIterator[Any]:
-        idle = self._loops.setdefault(asyncio.get_running_loop(), [])
-        connection = self._take(idle)
+        connection = self._take(idle := self._idle_of_loop())
         if connection is None:
             with _unreachable():
                 connection = await psycopg.AsyncConnection.connect(self._url, **_OPTIONS)
@@ -63,6 +62,7 @@ class PostgresTransactions:
             with _commit_lost(connection, lambda: done):
                 async with connection.transaction():
                     yield connection
+                    _refuse_aborted(connection)
                     done = True
         finally:
             if self._closed or connection.broken or not self._keep(idle, connection):
@@ -76,7 +76,15 @@ class PostgresTransactions:
                 connection = idle.pop()
                 if not _is_gone(connection):
                     return connection
+                connection.pgconn.finish()
         return None
+
+    def _idle_of_loop(self) -> list[Any]:
+        """A connection belongs to its loop. What is left of a loop that is over goes with it."""
+        with self._lock:
+            for loop in [loop for loop in self._loops if loop.is_closed()]:
+                _finish(self._loops.pop(loop))
+            return self._loops.setdefault(asyncio.get_running_loop(), [])
 
     def _keep(self, idle: list[Any], connection: Any) -> bool:
         with self._lock:
@@ -88,11 +96,15 @@ class PostgresTransactions:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            lists = [self._idle, *self._loops.values()]
-        for idle in lists:
-            while idle:
-                # Sync and async alike; the loop of an async one may be over.
-                idle.pop().pgconn.finish()
+            for idle in (self._idle, *self._loops.values()):
+                _finish(idle)
+
+
+def _finish(idle: list[Any]) -> None:
+    """Sync and async alike; the loop of an async one may be over."""
+    while idle:
+        connection = idle.pop()
+        connection.pgconn.finish()
 
 
 def _is_gone(connection: Any) -> bool:
@@ -102,6 +114,15 @@ def _is_gone(connection: Any) -> bool:
     except psycopg.Error:
         return True
     return bool(connection.pgconn.status != psycopg.pq.ConnStatus.OK)
+
+
+def _refuse_aborted(connection: Any) -> None:
+    """The server answers the commit of such a transaction with a rollback, and without an error."""
+    if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+        raise psycopg.errors.InFailedSqlTransaction(
+            "a statement failed in ctx.transaction() and its error was caught: nothing of the "
+            "transaction can be committed. Use `tx.transaction()` around what may fail"
+        )
 
 
 @contextmanager

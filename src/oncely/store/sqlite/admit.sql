@@ -58,6 +58,12 @@ where case
     else true
 end;
 
+-- The rows that were just added, which is quicker than to read the document once more.
+insert into oncely_tally (name, kind, label, n)
+select 'enqueued', j.kind, '', count(*) from oncely_job j
+where changes() > 0 and j.rowid > last_insert_rowid() - changes()
+group by j.kind;
+
 insert into oncely_ready (queue, priority, lane, due_at, id, attempts)
 select j.queue, j.priority,
     case when j.group_key is null then '' when j.due_at > j.created_at then 'later'

@@ -6,6 +6,9 @@ from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_standing s on s.job_id = m.value
 where m.value = :id;
 
+insert into oncely_tally (name, kind, label, n)
+select 'executions', j.kind, 'cancelled', 1 from oncely_job j where j.id = :id and changes() > 0;
+
 delete from oncely_unique_key
 where (kind, key, job_id) in (
     select j.kind, j.unique_key, j.id

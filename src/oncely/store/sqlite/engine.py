@@ -16,11 +16,12 @@ from oncely.store import schema
 from oncely.store.engine import CLOSED, Access, Finding
 from oncely.store.listen import Ear, Listener, Tell
 from oncely.store.plan import Plan, Row, Statement, run
-from oncely.store.sql import Library
+from oncely.store.sql import QUEUE, Library, Part
 from oncely.store.sqlite.listen import SqliteSource, Version
 from oncely.store.sqlite.transaction import HandlerConnection, SqliteTransactions
 
 T = TypeVar("T")
+C = TypeVar("C", bound=sqlite3.Connection)
 BUSY_SECONDS: Final = 30.0
 OLDEST_SQLITE: Final = (3, 35, 0)
 WAL_RESET_FIXED: Final = (3, 51, 3)
@@ -34,13 +35,13 @@ _leaked: list[object] = []
 class SqliteEngine:
     """`path` is None for a store in memory, which ends with the process."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, part: Part = QUEUE) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StoreUnavailable(
                 f"SQLite {sqlite3.sqlite_version} is too old: oncely needs "
                 f"{'.'.join(map(str, OLDEST_SQLITE))} or newer. Use a newer Python build"
             )
-        self.library = Library("sqlite")
+        self.library = Library("sqlite", part=part)
         # A relative path means the same file after the process changes its folder.
         self.path = None if path is None else path.absolute()
         self._owner = os.getpid()
@@ -56,7 +57,9 @@ class SqliteEngine:
         self._checkpoint_bytes = _WAL_BYTES
         self._source = SqliteSource(self._version)
         self._listener = Listener(self._source)
-        self.transactions = SqliteTransactions(self._connect_for_handler)
+        self.transactions = SqliteTransactions(
+            self._connect_for_handler, lambda: _translated(self.path)
+        )
 
     def pause(self) -> None:
         """A child that inherited an open file would take the parent's locks for its own: it would
@@ -97,7 +100,7 @@ class SqliteEngine:
         self._writer = self._writer or self._connect()
         return self._writer
 
-    def _connect_for_handler(self) -> sqlite3.Connection:
+    def _connect_for_handler(self) -> HandlerConnection:
         if self._closed:
             raise StoreUnavailable(CLOSED)
         if self.path is None:
@@ -107,9 +110,7 @@ class SqliteEngine:
             )
         return self._connect(HandlerConnection)
 
-    def _connect(
-        self, factory: type[sqlite3.Connection] = sqlite3.Connection
-    ) -> sqlite3.Connection:
+    def _connect(self, factory: type[C] = sqlite3.Connection) -> C:  # type: ignore[assignment]
         with _translated(self.path):
             connection = sqlite3.connect(
                 self.path or ":memory:",

@@ -1,5 +1,5 @@
 -- Drop jobs that are over, and let the retention of their keys begin: when the job ended or, for
--- a failed one, now that it leaves the dead-letter queue.
+-- a failed one, now that it leaves the dead-letter queue. The ledger's begins now.
 update oncely_idempotency_key
 set (state, expires_at) = (
     select o.state, :key_us
@@ -19,6 +19,12 @@ set (state, expires_at) = (
     from oncely_outcome o where o.job_id = oncely_idempotency_key.job_id
 )
 where lent and job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
+
+update oncely_effect set expires_at = (select now from oncely_clock) + :key_us
+where job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
+
+update oncely_resolution set expires_at = (select now from oncely_clock) + :key_us
+where job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
 
 delete from oncely_repeat
 where job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);

@@ -15,6 +15,15 @@ cross join oncely_job j on j.id = m.value
 cross join oncely_standing s on s.job_id = m.value
 where l.expires_at = 0;
 
+insert into oncely_tally (name, kind, label, n)
+select 'executions', j.kind,
+    case when s.crashes + 1 >= :crash_limit then 'failed' else 'crashed' end, count(*)
+from oncely_lease l cross join json_each(l.ids) m
+cross join oncely_job j on j.id = m.value
+cross join oncely_standing s on s.job_id = m.value
+where l.expires_at = 0 and m.key < l.started
+group by 2, 3;
+
 insert into oncely_outcome (job_id, state, epoch, attempt, worker, started_at, ended_at, error)
 select m.value, 'failed', l.epoch, s.attempts + 1, l.worker, l.claimed_at,
     (select now from oncely_clock), :poison

@@ -24,6 +24,13 @@ where json_extract(d.value, '$.state') is not null and (
     where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
 );
 
+-- The rows that were just added, which is quicker than to read the document once more.
+insert into oncely_tally (name, kind, label, n)
+select 'executions', j.kind, o.state, count(*)
+from oncely_outcome o cross join oncely_job j on j.id = o.job_id
+where changes() > 0 and o.rowid > last_insert_rowid() - changes()
+group by j.kind, o.state;
+
 delete from oncely_unique_key
 where (kind, key, job_id) in (
     select j.kind, j.unique_key, j.id
@@ -57,6 +64,18 @@ where json_extract(d.value, '$.state') is null and json_extract(d.value, '$.outc
         select l.epoch, l.nonce, m.value from oncely_lease l, json_each(l.ids) m
         where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
     );
+
+insert into oncely_tally (name, kind, label, n)
+select 'executions', j.kind, json_extract(d.value, '$.outcome'), count(*)
+from json_each(:doc) d cross join oncely_job j on j.id = json_extract(d.value, '$.id')
+where json_extract(d.value, '$.state') is null and json_extract(d.value, '$.outcome') is not null
+    and (
+        json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'), json_extract(d.value, '$.id')
+    ) in (
+        select l.epoch, l.nonce, m.value from oncely_lease l, json_each(l.ids) m
+        where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
+    )
+group by 2, 3;
 
 -- Back in line: after an execution, or, with neither state nor outcome, untried and as it was.
 insert into oncely_ready (queue, priority, lane, due_at, id, attempts, crashes, defers)

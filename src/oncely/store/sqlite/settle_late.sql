@@ -18,6 +18,12 @@ cross join oncely_ready r
 where json_extract(d.value, '$.state') is not null
     and e.epoch = (select max(x.epoch) from oncely_execution x where x.job_id = e.job_id);
 
+insert into oncely_tally (name, kind, label, n)
+select 'executions', j.kind, o.state, count(*)
+from oncely_outcome o cross join oncely_job j on j.id = o.job_id
+where changes() > 0 and o.rowid > last_insert_rowid() - changes()
+group by j.kind, o.state;
+
 delete from oncely_unique_key
 where (kind, key, job_id) in (
     select j.kind, j.unique_key, j.id

@@ -1,5 +1,6 @@
 -- All that happened to a job. A row has the name of what it tells; then when that was, when its
--- delivery began, when the job is due next or how long the lease lasts; then who.
+-- delivery began, when the job is due next or how long the lease lasts; then who. An effect
+-- has its end, its verb, how that is known and its name.
 select 'now', c.now, null, s.due_at, s.state, null, s.attempts, null, null, null, null
 from oncely_clock c cross join oncely_standing s where s.job_id = :id
 union all
@@ -17,3 +18,11 @@ from oncely_outcome o where o.job_id = :id
 union all
 select 'repeat', r.at, null, null, r.outcome, r.epoch, r.attempt, r.worker, r.boundary, r.key, null
 from oncely_repeat r where r.job_id = :id
+union all
+select 'effect', e.begun_at, null, e.ended_at, e.state, e.epoch, null, e.verb, e.source, e.name, null
+from oncely_effect e where e.job_id = :id
+union all
+select 'resolution', r.at, null, null,
+    case when r.forgotten then 'forgotten' when r.happened then 'happened' else 'did_not_happen' end,
+    null, null, r.by_whom, null, r.name, json_quote(r.note)
+from oncely_resolution r where r.job_id = :id

@@ -6,8 +6,8 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from typing import Any, Literal, TypeVar
 
 from oncely.model.errors import InvalidInput
 
@@ -16,13 +16,28 @@ Params = Sequence[Any] | Mapping[str, Any]
 
 
 class HandlerConnection(sqlite3.Connection):
-    """Its transaction is the job's: ended by the job, not by the handler."""
+    """Its transaction is the job's: ended by the job, not by the handler, however it tries."""
+
+    def begin(self) -> None:
+        self.execute("begin immediate")
+        self.set_authorizer(_refuse_transactions)
+
+    def end(self) -> None:
+        self.set_authorizer(None)
+        self.execute("commit")
 
     def commit(self) -> None:
         raise _not_yours("commit")
 
     def rollback(self) -> None:
         raise _not_yours("rollback")
+
+    def executescript(self, _: str, /) -> sqlite3.Cursor:
+        raise _not_yours("executescript, which commits")
+
+    def __exit__(self, *_: object) -> Literal[False]:
+        """`with tx:` would end the transaction."""
+        return False
 
 
 class AsyncCursor:
@@ -52,7 +67,7 @@ class AsyncCursor:
 class AsyncHandlerConnection:
     """The same `execute(sql, params)`, awaited; in a thread of its own."""
 
-    def __init__(self, connection: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, connection: HandlerConnection, thread: ThreadPoolExecutor) -> None:
         self.connection = connection
         self.thread = thread
 
@@ -66,16 +81,25 @@ class AsyncHandlerConnection:
 
 
 class SqliteTransactions:
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    """`ours` says in our words what went wrong with what the handler did not ask for itself."""
+
+    def __init__(
+        self,
+        connect: Callable[[], HandlerConnection],
+        ours: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._connect = connect
+        self._ours = ours
 
     @contextmanager
-    def sync(self) -> Iterator[sqlite3.Connection]:
+    def sync(self) -> Iterator[HandlerConnection]:
         connection = self._connect()
         try:
-            connection.execute("begin immediate")
+            with self._ours():
+                connection.begin()
             yield connection
-            connection.execute("commit")
+            with self._ours():
+                connection.end()
         finally:
             # What is not committed is rolled back.
             connection.close()
@@ -83,20 +107,35 @@ class SqliteTransactions:
     @asynccontextmanager
     async def on_loop(self) -> AsyncIterator[AsyncHandlerConnection]:
         thread = ThreadPoolExecutor(1, thread_name_prefix="oncely-transaction")
+        opened: list[HandlerConnection] = []
+
+        def begin() -> None:
+            opened.append(self._connect())
+            opened[0].begin()
+
+        def close() -> None:
+            for connection in opened:
+                connection.close()
+
         try:
-            connection = await _in(thread, self._connect)
-            try:
-                await _in(thread, lambda: connection.execute("begin immediate"))
-                yield AsyncHandlerConnection(connection, thread)
-                await _in(thread, lambda: connection.execute("commit"))
-            finally:
-                await asyncio.shield(_in(thread, connection.close))
+            with self._ours():
+                await _in(thread, begin)
+            yield AsyncHandlerConnection(opened[0], thread)
+            with self._ours():
+                await _in(thread, opened[0].end)
         finally:
+            # In the same thread, so after whatever is under way there, also if we are cancelled.
+            closing = _in(thread, close)
             thread.shutdown(wait=False)
+            await asyncio.shield(closing)
 
 
-async def _in(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(thread, work)
+def _refuse_transactions(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
+
+
+def _in(thread: ThreadPoolExecutor, work: Callable[[], T]) -> asyncio.Future[T]:
+    return asyncio.get_running_loop().run_in_executor(thread, work)
 
 
 def _not_yours(what: str) -> InvalidInput:

@@ -17,7 +17,9 @@ from oncely.surface.cli.demo.command import demo
 from oncely.surface.cli.dlq import dlq
 from oncely.surface.cli.enqueue import enqueue, payload_from_stdin
 from oncely.surface.cli.jobs import jobs
+from oncely.surface.cli.keys import keys
 from oncely.surface.cli.queues import queues
+from oncely.surface.cli.resolve import resolve
 from oncely.surface.cli.say import Screen, complain
 from oncely.surface.cli.schedules import schedules
 from oncely.surface.cli.show import show
@@ -32,7 +34,7 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
 COMMANDS: Final[dict[str, tuple[Callable[..., Any], ...]]] = {
-    "Jobs": (enqueue, jobs, show, cancel, replay, dlq),
+    "Jobs": (enqueue, jobs, show, cancel, replay, resolve, dlq, keys),
     "Run": (worker, queues, schedules),
     "Store": (migrate, doctor),
     "See it work": (demo,),

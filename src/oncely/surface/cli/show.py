@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from shlex import quote
 from textwrap import indent
 from typing import Annotated, Final
 
@@ -12,12 +13,12 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from oncely.model.errors import JobNotFound
-from oncely.model.job import Job
-from oncely.model.story import Story, line
+from oncely.model.job import Effect, Job
+from oncely.model.story import Story, line, shown
 from oncely.surface.cli.moments import when
 from oncely.surface.cli.options import DEFAULTS, Options
-from oncely.surface.cli.place import opened
-from oncely.surface.cli.say import answer, pretty, screen, state_text, visible
+from oncely.surface.cli.place import masked, opened
+from oncely.surface.cli.say import STATE_STYLES, answer, pretty, screen, state_text, visible
 
 _LABEL: Final = len("idempotency key")
 _NONE: Final = Text("none", style="dim")
@@ -29,7 +30,7 @@ def show(
     *,
     options: Options = DEFAULTS,
 ) -> None:
-    """Show one job whole: payload, keys, times, and its story in order.
+    """Show one job whole: payload, keys, times, effects, and its story in order.
 
     With --json every field of a job as Python knows it, and the events of its story.
 
@@ -44,7 +45,7 @@ def show(
         answer({**msgspec.structs.asdict(job), "story": story.events})
         return
     out = screen()
-    for text in _lines(job, story, datetime.now(UTC)):
+    for text in (*_lines(job, story, datetime.now(UTC)), *_questions(job, options)):
         out.print(text)
 
 
@@ -57,12 +58,42 @@ def _lines(job: Job, story: Story, now: datetime) -> Iterator[Text]:
         if content is not None:
             yield Text(label)
             yield Text(indent(pretty(content), "  "))
+    if job.effects:
+        yield Text("effects")
+    for effect in job.effects:
+        yield from _effect(effect)
     yield Text("story")
     for event in story:
         yield Text(f"  {visible(line(event))}")
         if isinstance(event.error, dict) and event.error.get("traceback"):
             yield Text(indent(pretty(event.error["traceback"]), "    "))
     yield Text(f"  now: {visible(story.now)}")
+
+
+def _effect(effect: Effect) -> Iterator[Text]:
+    known = "" if effect.source is None else f", {effect.source}"
+    arguments = "" if effect.arguments in (None, "[]") else f", arguments {effect.arguments}"
+    moment = shown(effect.ended_at or effect.begun_at)
+    style = STATE_STYLES["in_doubt"] if effect.state == "in_doubt" else ""
+    said = Text(effect.state, style=style)
+    told = f"{known}, {effect.verb}, {moment}{arguments}"
+    yield Text.assemble("  ", (visible(effect.name), "bold"), "  ", said, visible(told))
+    if effect.result is not None:
+        yield Text(indent(pretty(effect.result), "    "))
+
+
+def _questions(job: Job, options: Options) -> Iterator[Text]:
+    """What can be copied, for whoever has found out."""
+    doubted = [effect.name for effect in job.effects if effect.state == "in_doubt"]
+    if job.state != "in_doubt" or not doubted:
+        return
+    place = "" if options.url is None else f" --url {quote(masked(options.url))}"
+    if options.schema != DEFAULTS.schema:
+        place += f" --schema {quote(options.schema)}"
+    for name in doubted:
+        yield Text(f"find out whether {visible(repr(name))} happened, and say so with one of")
+        for word in ("--happened", "--did-not-happen"):
+            yield Text(visible(f"  oncely resolve {job.job_id} {quote(name)} {word}{place}"))
 
 
 def _facts(job: Job, now: datetime) -> dict[str, str | Text | None]:

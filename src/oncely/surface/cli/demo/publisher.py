@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Final
 
 import msgspec
@@ -19,6 +20,9 @@ from oncely.surface.cli.demo.place import KIND, Place
 from oncely.surface.key import key
 
 GROUP: Final = 25
+PAUSE_SECONDS: Final = 0.004
+"""Between two publishes. SQLite has no queue for its lock: processes that write without a pause can
+keep a worker from renewing its leases, and here only the killed ones are to lose theirs."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -36,6 +40,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def publish(app: Oncely, queue: str, order: int, publisher: str) -> Answer:
+    time.sleep(PAUSE_SECONDS)
     receipt = app.enqueue(
         KIND,
         {"order_id": order},

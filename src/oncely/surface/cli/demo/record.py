@@ -7,8 +7,8 @@ from typing import Protocol
 import msgspec
 
 from oncely.model.errors import OncelyError
+from oncely.surface.cli.demo.gate import After
 from oncely.surface.cli.demo.publisher import Answer
-from oncely.surface.cli.demo.worker import Charge
 
 
 class DemoFailed(OncelyError):
@@ -19,9 +19,13 @@ class Record(msgspec.Struct):
     answers: list[Answer] = []
     publishers: list[str] = []
     publishers_killed: list[str] = []
-    charges: list[Charge] = []
+    executions: set[str] = set()
+    """Those that workers told of."""
     workers: list[str] = []
-    workers_killed: list[str] = []
+    workers_killed: list[After] = []
+    """Each by the place it was killed at."""
+    resolved: list[str] = []
+    """The jobs that somebody gave an answer for."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -31,6 +35,8 @@ class Standing(msgspec.Struct, frozen=True):
     jobs: int
     completed: int
     recovered: int
+    held: int
+    resolved: int
     publishers_killed: int
     workers_killed: int
 

@@ -1,4 +1,5 @@
-"""The count at the end of the demo: what is in the store, against what the processes reported."""
+"""The count at the end of the demo: the book of the payment service, the store, and what the
+processes reported, against each other."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ from itertools import pairwise
 import msgspec
 
 from oncely.model.job import Job
-from oncely.surface.cli.demo.crew import is_recovered
+from oncely.surface.cli.demo.book import Pages
+from oncely.surface.cli.demo.crew import is_held, is_recovered
+from oncely.surface.cli.demo.operator import NAME, NOTE
 from oncely.surface.cli.demo.record import Record
 
 
@@ -28,26 +31,35 @@ class Tally(msgspec.Struct, frozen=True):
     """Receipts that said: already there."""
     workers: int
     workers_killed: int
+    killed_after_intent: int
+    killed_after_effect: int
+    killed_after_outcome: int
     executions: int
     """Deliveries, those of killed workers included."""
     recovered: int
     """Jobs that were taken back from a dead worker."""
-    charges: int
-    """What the handlers did, as the world outside the store saw it."""
     completed: int
     """Jobs that completed, by exactly one of their executions."""
+    held: int
+    """Jobs that were held because nobody knew whether their mail was sent."""
+    resolved: int
+    """Answers that were given for them."""
+    charges_asked: int
+    """From here on it is the payment service that counts."""
+    charges: int
+    mails: int
+    questions: int
+    """How often it was asked whether a mail was sent."""
     lost: int
-    """Orders without a completed job."""
+    """Charges and mails that are missing."""
     doubled: int
-    """Jobs beyond the first of their order, and ends of a job beyond its first."""
+    """Charges and mails beyond the first of their order."""
 
 
-def tally(orders: Sequence[int], jobs: Sequence[Job], record: Record) -> Tally:
-    per_order = Counter(job.payload["order_id"] for job in jobs)
-    ends = {job.job_id: sum(e.outcome == "completed" for e in job.executions) for job in jobs}
-    served = {job.payload["order_id"] for job in jobs if ends[job.job_id]}
+def tally(orders: Sequence[int], jobs: Sequence[Job], pages: Pages, record: Record) -> Tally:
     heard = sum(answer.inserted for answer in record.answers)
     unheard = len(jobs) - heard
+    killed = Counter(record.workers_killed)
     return Tally(
         orders=len(orders),
         publishers=len(record.publishers),
@@ -57,24 +69,84 @@ def tally(orders: Sequence[int], jobs: Sequence[Job], record: Record) -> Tally:
         unheard=unheard,
         deduplicated=len(record.answers) - heard,
         workers=len(record.workers),
-        workers_killed=len(record.workers_killed),
+        workers_killed=killed.total(),
+        killed_after_intent=killed["intent"],
+        killed_after_effect=killed["effect"],
+        killed_after_outcome=killed["outcome"],
         executions=sum(len(job.executions) for job in jobs),
         recovered=sum(is_recovered(job) for job in jobs),
-        charges=len(record.charges),
-        completed=sum(count == 1 for count in ends.values()),
-        lost=sum(order not in served for order in orders),
-        doubled=sum(max(0, count - 1) for count in (*per_order.values(), *ends.values())),
+        completed=sum(_ends(job) == 1 for job in jobs),
+        held=sum(is_held(job) for job in jobs),
+        resolved=_resolved(jobs),
+        charges_asked=sum(charge.asked for charge in pages.charges),
+        charges=len(pages.charges),
+        mails=len(pages.mails),
+        questions=pages.questions,
+        lost=sum((Counter(orders) - done).total() for done in _done(pages)),
+        doubled=sum((done - Counter(orders)).total() for done in _done(pages)),
+    )
+
+
+def _done(pages: Pages) -> tuple[Counter[int], Counter[int]]:
+    """Charges and mails, per order."""
+    return (
+        Counter(charge.order for charge in pages.charges),
+        Counter(mail.order for mail in pages.mails),
+    )
+
+
+def _ends(job: Job) -> int:
+    return sum(execution.outcome == "completed" for execution in job.executions)
+
+
+def _resolved(jobs: Sequence[Job]) -> int:
+    return sum(
+        (resolution.by, resolution.note) == (NAME, NOTE)
+        for job in jobs
+        for effect in job.effects
+        for resolution in effect.resolutions
     )
 
 
 def faults(
-    tally: Tally, jobs: Sequence[Job], record: Record, orders: Sequence[int], *, times: int
+    tally: Tally,
+    jobs: Sequence[Job],
+    pages: Pages,
+    record: Record,
+    orders: Sequence[int],
+    *,
+    times: int,
 ) -> list[str]:
     """Everything that does not add up."""
     return [
+        *_effect_faults(tally, jobs, pages, record),
         *_publishing_faults(tally, jobs, record, orders, times),
-        *_working_faults(tally, jobs, record),
+        *_working_faults(jobs, record, orders),
     ]
+
+
+def _effect_faults(tally: Tally, jobs: Sequence[Job], pages: Pages, record: Record) -> list[str]:
+    charges = {charge.order: charge.id for charge in pages.charges}
+    wrong = 0
+    for job in jobs:
+        order = job.payload["order_id"]
+        known = {effect.name: effect.result for effect in job.effects if effect.state == "done"}
+        wrong += known != {"charge": charges.get(order), "receipt": pages.mail_of(order)}
+    return _failed(
+        {
+            f"{tally.lost} charges and mails are lost": tally.lost,
+            f"{tally.doubled} charges and mails are doubled": tally.doubled,
+            f"the ledger of {wrong} jobs is not what the payment service has in its book": wrong,
+            f"{len(record.resolved)} answers were given, and {tally.resolved} are kept": (
+                len(record.resolved) != tally.resolved
+            ),
+            "no job was held": not tally.held,
+            "no job was resolved": not tally.resolved,
+            "no worker was killed between intent and effect": not tally.killed_after_intent,
+            "no worker was killed between effect and outcome": not tally.killed_after_effect,
+            "no worker was killed between outcome and settle": not tally.killed_after_outcome,
+        }
+    )
 
 
 def _publishing_faults(
@@ -88,8 +160,6 @@ def _publishing_faults(
     strange = sum(not set(job.tags) & set(record.publishers_killed) for job in unheard)
     return _failed(
         {
-            f"{tally.lost} orders have no completed job": tally.lost,
-            f"{tally.doubled} jobs or ends of jobs are doubled": tally.doubled,
             f"{short.total()} publishes were never answered": short.total(),
             f"{wrong} receipts name another job than the store has": wrong,
             f"{strange} jobs are there that no living publisher reported": strange,
@@ -101,13 +171,16 @@ def _publishing_faults(
     )
 
 
-def _working_faults(tally: Tally, jobs: Sequence[Job], record: Record) -> list[str]:
-    charged = [charge.execution_id for charge in record.charges]
+def _working_faults(jobs: Sequence[Job], record: Record, orders: Sequence[int]) -> list[str]:
     known = {f"{job.job_id}.{e.epoch}" for job in jobs for e in job.executions}
-    unknown = sum(_delivery(execution_id) not in known for execution_id in charged)
+    unknown = sum(_delivery(execution_id) not in known for execution_id in record.executions)
+    per_order = Counter(job.payload["order_id"] for job in jobs)
     completed = [job for job in jobs if job.state == "completed"]
+    served = {job.payload["order_id"] for job in completed}
+    unserved = sum(order not in served for order in orders)
+    doubled = sum(max(0, count - 1) for count in (*per_order.values(), *map(_ends, jobs)))
     foreign = sum(
-        job.result not in charged
+        job.result not in record.executions
         or _delivery(job.result) != f"{job.job_id}.{job.executions[-1].epoch}"
         for job in completed
     )
@@ -117,14 +190,12 @@ def _working_faults(tally: Tally, jobs: Sequence[Job], record: Record) -> list[s
     )
     return _failed(
         {
+            f"{unserved} orders have no completed job": unserved,
+            f"{doubled} jobs or ends of jobs are doubled": doubled,
             f"{len(jobs) - len(completed)} jobs did not complete": len(completed) != len(jobs),
-            f"{unknown} charges were made by executions that the store does not know": unknown,
-            f"{len(charged) - len(set(charged))} executions charged twice": (
-                len(charged) != len(set(charged))
-            ),
+            f"{unknown} executions are not known to the store": unknown,
             f"{foreign} results are not those of the execution that was accepted": foreign,
             f"the epochs of {unfenced} jobs do not rise": unfenced,
-            "no worker was killed": not tally.workers_killed,
         }
     )
 

@@ -1,16 +1,14 @@
 """One worker of the demo, as a process of its own that can be killed.
 
-Its handler charges an order, which is to say that it writes one line to standard output: outside
-the store, as at a bank that takes no keys. A line that was written stays written, whatever becomes
-of the process and of the execution.
+Its handler charges an order and mails a receipt, both at a payment service that knows nothing of
+Oncely. What happened there has happened, whatever becomes of the process and of the execution.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import random
 import sys
+from collections.abc import Callable
+from functools import partial
 from threading import Thread
 from typing import Final
 
@@ -20,36 +18,62 @@ from oncely.flow.context import Context
 from oncely.model.errors import OncelyError
 from oncely.model.retry import Retry
 from oncely.surface.app import Oncely
-from oncely.surface.cli.demo.place import KIND, Place
+from oncely.surface.cli.demo.gate import EffectName, Gate
+from oncely.surface.cli.demo.payments import Payments
+from oncely.surface.cli.demo.place import KIND, Place, asks
 from oncely.worker.worker import Worker
 
-LEASE_SECONDS: Final = 1.5
+LEASE_SECONDS: Final = 3.0
 CONCURRENCY: Final = 4
-BANK_SECONDS: Final = (0.02, 0.15)
-"""So long a request is on its way to the bank, and its answer on the way back."""
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    place: Place
+    port: int
+    """Where the payment service listens."""
 
 
 class Order(msgspec.Struct, frozen=True):
     order_id: int
 
 
-class Charge(msgspec.Struct, frozen=True):
-    """What the bank saw: an order was charged, by this execution."""
+def handle(ctx: Context, order: int, payments: Payments, gate: Gate) -> str:
+    """The two effects of an order, each with what its other side allows."""
+    stop = partial(gate.stop, ctx.execution_id, order)
 
-    order: int
-    execution_id: str
+    def struck(name: EffectName, call: Callable[..., int]) -> Callable[..., int]:
+        """The call, with a place to be killed at on either side of it."""
+
+        def act(*args: object) -> int:
+            stop(name, "intent")
+            made = call(*args)
+            stop(name, "effect")
+            return made
+
+        return act
+
+    charge, send = struck("charge", payments.charge), struck("receipt", payments.send)
+
+    ctx.step("charge", charge, order, ctx.key("charge"))
+    stop("charge", "outcome")
+
+    ctx.fence("receipt", send, order, verify=payments.find if asks(order) else None)
+    stop("receipt", "outcome")
+
+    return ctx.execution_id
 
 
 def main() -> None:
-    place = msgspec.json.decode(sys.stdin.buffer.readline(), type=Place)
+    assignment = msgspec.json.decode(sys.stdin.buffer.readline(), type=Assignment)
+    place, payments, gate = assignment.place, Payments(assignment.port), Gate()
     with Oncely(place.url, schema=place.schema) as app:
 
         @app.job(KIND, retry=Retry(base=0))
-        async def charge(ctx: Context, order: Order) -> str:
-            await asyncio.sleep(random.uniform(*BANK_SECONDS))
-            _say(Charge(order.order_id, ctx.execution_id))
-            await asyncio.sleep(random.uniform(*BANK_SECONDS))
-            return ctx.execution_id
+        def charge(ctx: Context, order: Order) -> str:
+            try:
+                return handle(ctx, order.order_id, payments, gate)
+            finally:
+                gate.leave(ctx.execution_id)
 
         worker = app.worker(
             queues=[place.queue],
@@ -57,18 +81,13 @@ def main() -> None:
             lease_seconds=LEASE_SECONDS,
             poll_seconds=0.1,
         )
-        Thread(target=_stop_when_dismissed, args=(worker,), daemon=True).start()
+        Thread(target=_work_until_dismissed, args=(gate, worker), daemon=True).start()
         worker.run()
 
 
-def _stop_when_dismissed(worker: Worker) -> None:
-    os.read(sys.stdin.fileno(), 1)  # its end: the demo is over, or whoever runs it is gone
+def _work_until_dismissed(gate: Gate, worker: Worker) -> None:
+    gate.keep()
     worker.stop()
-
-
-def _say(charge: Charge) -> None:
-    # One system call: the line is there in full or not at all.
-    os.write(sys.stdout.fileno(), msgspec.json.encode(charge) + b"\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,44 @@
+"""Counters: what is counted, and how it is labelled."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+Name = Literal[
+    "enqueued", "executions", "deduplicated", "key_conflicts", "effects", "held", "resolved"
+]
+SECOND_LABEL: Final[dict[Name, str | None]] = {
+    "enqueued": None,
+    "executions": "outcome",
+    "deduplicated": "boundary",
+    "key_conflicts": None,
+    "effects": "source",
+    "held": None,
+    "resolved": "answer",
+}
+"""Beside `kind`, which every counter has."""
+
+
+class Counter(msgspec.Struct, frozen=True):
+    """It never goes down, also when the jobs that it counted are pruned."""
+
+    name: str
+    labels: dict[str, str]
+    value: int
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """The field names are those of the document that the store's statement unpacks."""
+
+    name: Name
+    kind: str
+    label: str = ""
+    n: int = 1
+
+
+def counter(name: Name, kind: str, label: str, value: int) -> Counter:
+    second = SECOND_LABEL[name]
+    labels = {"kind": kind} if second is None else {second: label, "kind": kind}
+    return Counter(f"oncely_{name}_total", labels, value)

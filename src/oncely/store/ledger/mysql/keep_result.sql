@@ -1,0 +1,1 @@
+update oncely_ledger set result = :result where name = :name and begun_by = :owner

@@ -1,0 +1,4 @@
+-- The holder lets the entry go without knowing its end.
+update oncely_ledger
+set held_until = utc_timestamp(6), state = case when :doubt then 'in_doubt' else state end
+where name = :name and holder = :owner and state <> 'done'

@@ -1,0 +1,1 @@
+release savepoint oncely_point

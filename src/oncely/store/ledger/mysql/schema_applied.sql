@@ -1,0 +1,1 @@
+select number, checksum from oncely_ledger_migration

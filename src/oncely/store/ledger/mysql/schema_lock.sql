@@ -1,0 +1,1 @@
+-- Two at once do the same, and each statement can be repeated.

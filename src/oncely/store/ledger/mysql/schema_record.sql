@@ -1,0 +1,2 @@
+insert into oncely_ledger_migration (number, name, checksum) values (:number, :name, :checksum)
+on duplicate key update number = number

@@ -1,0 +1,3 @@
+rollback to savepoint oncely_point;
+
+release savepoint oncely_point

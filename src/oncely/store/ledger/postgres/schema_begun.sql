@@ -1,0 +1,1 @@
+select 1 where to_regclass('oncely.ledger_migration') is not null

@@ -1,0 +1,1 @@
+select 1 where to_regnamespace('oncely') is not null

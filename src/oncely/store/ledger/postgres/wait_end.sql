@@ -1,0 +1,1 @@
+select set_config('lock_timeout', cast(:before as text), true)

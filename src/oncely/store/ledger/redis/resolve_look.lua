@@ -1,0 +1,2 @@
+if redis.call('EXISTS', entry) == 0 then return '' end
+return cjson.encode({{get('state'), tonumber(get('held_until')) > now}})

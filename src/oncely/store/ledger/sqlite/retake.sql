@@ -1,0 +1,4 @@
+-- The holder does anew what another call began.
+update oncely_ledger set begun_by = :owner, state = 'begun'
+where name = :name and holder = :owner and state <> 'done'
+returning name

@@ -1,0 +1,1 @@
+-- A file is a schema of its own.

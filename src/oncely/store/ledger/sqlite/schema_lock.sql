@@ -1,0 +1,1 @@
+-- The write lock of the transaction is enough.

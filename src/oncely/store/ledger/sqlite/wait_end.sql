@@ -1,0 +1,1 @@
+-- Nothing to set: the connection's own busy timeout counts, as often as there is time.

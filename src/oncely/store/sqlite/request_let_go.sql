@@ -1,0 +1,5 @@
+-- The owner ended without a response: from now on nobody knows, and nobody owns it. A renewal that
+-- is still under way changes nothing.
+update oncely_request set owner = -1, held_until = (select now from oncely_clock)
+where scope = :scope and key = :key and owner = :owner and state = 'in_flight'
+returning owner

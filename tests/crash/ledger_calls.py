@@ -1,0 +1,141 @@
+"""Calls of a ledger in processes that are ended at any of their boundaries.
+
+The world is a file that grows by a line with each effect, or a table in the ledger's own database.
+"""
+
+import multiprocessing
+import os
+import sqlite3
+from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+from oncely import Ledger
+
+KEY: Final = "order:1"
+SHORT_LEASE_SECONDS: Final = 0.2
+"""Of a process that will be ended: the next one does not have to wait for long."""
+CRASHED: Final = 9
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["tests.crash.ledger_calls"])
+
+
+class Points:
+    """The boundaries that the process passes; at one of them it is ended."""
+
+    def __init__(self, last: int | None) -> None:
+        self._left = last
+
+    def __call__(self) -> None:
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                os._exit(CRASHED)
+
+
+def found(world: Path) -> list[str]:
+    return world.read_text().split() if world.exists() else []
+
+
+def effect(world: Path) -> str:
+    with world.open("a") as file:
+        file.write("done\n")
+    return "result"
+
+
+def verify(world: Path) -> Callable[[], Any]:
+    return lambda: "result" if found(world) else None
+
+
+def call(
+    url: str,
+    verb: str,
+    world: Path,
+    point: Callable[[], None],
+    *,
+    lease_seconds: float | None = None,
+) -> Any:
+    with Ledger(url, lease_seconds=lease_seconds) as ledger:
+        if verb == "transaction":
+            return transact(url, ledger, point)
+        run = ledger._engine.run
+
+        def bounded(make: Any, access: Any) -> Any:
+            if access == "read":  # a look at the holder, while it waits
+                return run(make, access)
+            point()
+            value = run(make, access)
+            point()
+            return value
+
+        ledger._engine.run = bounded  # type: ignore[method-assign]
+
+        def do() -> str:
+            point()
+            value = effect(world)
+            point()
+            return value
+
+        if verb == "step":
+            value = ledger.step(KEY, do)
+        else:
+            value = ledger.fence(KEY, do, verify=verify(world) if verb == "verified" else None)
+        point()
+        return value
+
+
+def transact(url: str, ledger: Ledger, point: Callable[[], None]) -> Any:
+    connection: Any
+    if url.startswith("sqlite"):
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60)
+    else:
+        connection = psycopg.connect(url)
+    point()
+    with ledger.transaction(KEY, tx=connection) as entry:
+        point()
+        if entry.fresh:
+            connection.execute("insert into effects values ('done')")
+            point()
+            entry.set_result("result")
+    point()
+    connection.commit()
+    point()
+    connection.close()
+    return entry.result
+
+
+def _crashing(url: str, verb: str, world: Path, last: int) -> None:
+    call(url, verb, world, Points(last), lease_seconds=SHORT_LEASE_SECONDS)
+
+
+def crash(url: str, verb: str, world: Path, last: int) -> bool:
+    """Whether the process was ended at that boundary; False: it has no such one."""
+    process = _processes.Process(target=_crashing, args=(url, verb, world, last))
+    process.start()
+    process.join(60)
+    assert process.exitcode in (0, 1, CRASHED), process.exitcode
+    return process.exitcode == CRASHED
+
+
+def _racing(url: str, verb: str, world: Path, barrier: Barrier, results: Any) -> None:
+    barrier.wait(60)
+    results.put(call(url, verb, world, Points(None)))
+
+
+def race(url: str, verb: str, world: Path, count: int) -> list[Any]:
+    """So many processes with one key, at once; what each of them was told."""
+    barrier, results = _processes.Barrier(count), _processes.Queue()
+    racers = [
+        _processes.Process(target=_racing, args=(url, verb, world, barrier, results))
+        for _ in range(count)
+    ]
+    for racer in racers:
+        racer.start()
+    told = [results.get(timeout=90) for _ in racers]
+    for racer in racers:
+        racer.join(60)
+        assert racer.exitcode == 0
+    return told

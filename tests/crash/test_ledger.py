@@ -1,0 +1,150 @@
+"""The ledger outside jobs, with processes that are ended at every boundary of every verb."""
+
+import itertools
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from oncely import InDoubt, Ledger
+from tests.crash.ledger_calls import KEY, Points, call, crash, found, race
+
+pytest_plugins = ["tests.engine.ledger_fixtures"]
+NOWHERE = Points(None)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    return tmp_path / "world"
+
+
+@pytest.fixture(params=["sqlite_url", "postgres_url", "mysql_database", "redis_url"])
+def place(request: pytest.FixtureRequest) -> str:
+    url: str = request.getfixturevalue(request.param)
+    with Ledger(url) as ledger:
+        ledger.migrate()
+    if request.param == "redis_url":
+        from redis import Redis
+
+        with Redis.from_url(url) as client:
+            client.flushdb()
+    return url
+
+
+def forget(url: str, world: Path) -> None:
+    """A new start, for the next boundary."""
+    world.unlink(missing_ok=True)
+    with Ledger(url) as ledger:
+        while ledger._engine.run(lambda _: _forget(), "transaction"):
+            pass
+
+
+def _forget() -> Any:
+    from oncely.store.ledger import plans
+
+    return plans.prune(-1_000_000)
+
+
+@pytest.mark.parametrize("verb", ["step", "fence", "verified"])
+def test_ended_at_every_boundary(place: str, world: Path, verb: str) -> None:
+    """A step is repeated until it is recorded, a fence never. Its doubt is shown, and a person who
+    looks ends it; one that can be asked about goes on by itself."""
+    doubts = 0
+    for last in itertools.count():
+        if not crash(place, verb, world, last):
+            break
+        before = len(found(world))
+        try:
+            assert call(place, verb, world, NOWHERE) == "result"
+        except InDoubt:
+            doubts += 1
+            assert verb == "fence"
+            assert len(found(world)) == before
+            with Ledger(place) as ledger:
+                assert [doubt.key for doubt in ledger.in_doubt()] == [KEY]
+                result = "result" if before else None
+                ledger.resolve(KEY, happened=bool(before), result=result)
+            assert call(place, verb, world, NOWHERE) == "result"
+        # The step was told apart by its key, had the other side taken one.
+        assert len(found(world)) in ((1, 2) if verb == "step" else (1,)), (last, verb)
+        assert call(place, verb, world, NOWHERE) == "result"
+        forget(place, world)
+    assert last >= 6
+    assert (doubts > 0) == (verb == "fence")
+
+
+@pytest.mark.parametrize("verb", ["step", "fence", "verified"])
+def test_ended_twice(url: str, world: Path, verb: str) -> None:
+    """First with the intent written, or with the effect done; then anywhere."""
+    with Ledger(url) as ledger:
+        ledger.migrate()
+    pairs = 0
+    for first in (2, 3):
+        for second in itertools.count():
+            assert crash(url, verb, world, first)
+            if not crash(url, verb, world, second):
+                break
+            pairs += 1
+            try:
+                call(url, verb, world, NOWHERE)
+            except InDoubt:
+                assert verb == "fence"
+                assert len(found(world)) <= 1
+                with Ledger(url) as ledger:
+                    happened = bool(found(world))
+                    ledger.resolve(KEY, happened=happened, result="result" if happened else None)
+                call(url, verb, world, NOWHERE)
+            assert len(found(world)) >= 1
+            if verb != "step":
+                assert len(found(world)) == 1, (first, second)
+            forget(url, world)
+        with Ledger(url) as ledger:
+            if ledger.in_doubt():
+                ledger.resolve(KEY, happened=True)
+        forget(url, world)
+    assert pairs >= 2
+
+
+def effects(url: str) -> list[Any]:
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            return connection.execute("select * from effects").fetchall()
+    with psycopg.connect(url) as other:
+        return other.execute("select * from effects").fetchall()
+
+
+def make_world(url: str) -> None:
+    with Ledger(url) as ledger:
+        ledger.migrate()
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            connection.execute("create table effects (name text)")
+            return
+    with psycopg.connect(url) as other:
+        other.execute("create table effects (name text)")
+
+
+def test_a_transaction_ended_at_every_boundary(url: str, world: Path) -> None:
+    make_world(url)
+    for last in itertools.count():
+        if not crash(url, "transaction", world, last):
+            break
+        assert call(url, "transaction", world, NOWHERE) == "result"
+        assert effects(url) == [("done",)] * (last + 1)
+        forget(url, world)
+    assert last == 5
+
+
+@pytest.mark.parametrize("verb", ["step", "fence", "verified"])
+def test_eight_processes_with_one_key(place: str, world: Path, verb: str) -> None:
+    assert race(place, verb, world, 8) == ["result"] * 8
+    assert found(world) == ["done"]
+
+
+def test_eight_transactions_with_one_key(url: str, world: Path) -> None:
+    make_world(url)
+    assert race(url, "transaction", world, 8) == ["result"] * 8
+    assert effects(url) == [("done",)]

@@ -1,0 +1,35 @@
+"""The planted bugs of the effect layer: some here, all in `make torture`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import Cluster
+from tests.planted import Bug, Copy, red_without_bugs, survived
+from tests.planted_effects import EFFECT_BUGS
+
+NAMES = (
+    "the outcome is recorded before the effect",
+    "a time-out deletes the intent",
+    "skipped is taken for done",
+    "a refused completion is committed, in ctx.transaction()",
+    "the same name with other arguments is accepted",
+    "an effect is retaken without the fence, on sqlite",
+)
+QUICK = [bug for bug in EFFECT_BUGS if bug.name in NAMES]
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_without_a_bug_all_are_green(cluster: Cluster) -> None:
+    assert red_without_bugs(QUICK, cluster.url()) == set()
+
+
+@pytest.mark.parametrize("bug", QUICK, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_caught(cluster: Cluster, bug: Bug) -> None:
+    assert survived(bug, cluster.url()) is None
+
+
+def test_every_bug_can_be_planted(tmp_path: Path) -> None:
+    assert len(QUICK) == len(NAMES)
+    for number, bug in enumerate(EFFECT_BUGS):
+        Copy(tmp_path / str(number), "").plant(bug)

@@ -1,0 +1,194 @@
+"""Planted bugs of the effect layer; see tests/planted.py."""
+
+from tests.planted import Bug, Edit, on_postgres, on_sqlite
+
+EFFECTS = "tests/engine/test_effects.py::"
+TRANSACTIONS = "tests/engine/test_transactions.py::"
+COMPLETE = "tests/engine/test_complete.py::"
+NOT_DONE = "tests/engine/test_not_done.py::"
+CRASHES = "tests/crash/test_effect_crashes.py::"
+ZOMBIES = "tests/crash/test_zombies.py::"
+ONCE = f"{CRASHES}test_ended_at_every_boundary_it_happens_exactly_once"
+AT_MOST_ONCE = f"{CRASHES}test_ended_at_every_boundary_a_fence_happens_at_most_once_and_is_held"
+SQLITE_HELD = """exists (
+    select 1 from oncely_lease l cross join json_each(l.ids) m
+    where l.epoch = :epoch and l.nonce = :nonce and m.value = :id
+)"""
+POSTGRES_HELD = """select l.epoch from oncely.lease l
+    where l.epoch = :epoch and l.nonce = :nonce and cast(:id as uuid) = any (l.ids)
+    for share"""
+ANYBODY = "select cast(:epoch as bigint) as epoch where :nonce is not null"
+
+EFFECT_BUGS: tuple[Bug, ...] = (
+    Bug(
+        "the outcome is recorded before the effect",
+        (
+            Edit(
+                "flow/effect.py",
+                "            value = yield Call(function, args, told)\n",
+                "            yield _evidence(effect, *kept(None))\n"
+                "            value = yield Call(function, args, told)\n",
+            ),
+        ),
+        (f"{ONCE}[sqlite-step_def]",),
+    ),
+    Bug(
+        "a time-out deletes the intent",
+        (
+            Edit(
+                "flow/effect.py",
+                "return first and proves_not_done(error, not_done)",
+                "return first and isinstance(error, Exception)",
+            ),
+        ),
+        (f"{EFFECTS}test_a_fence_whose_end_is_not_known_holds_the_job",),
+    ),
+    Bug(
+        "skipped is taken for done",
+        (Edit("flow/effect.py", 'case "assume":', 'case "assume" | "hold":'),),
+        (f"{AT_MOST_ONCE}[sqlite-fence_def]",),
+    ),
+    Bug(
+        "a refused completion is committed, in ctx.transaction()",
+        (
+            Edit(
+                "flow/complete.py",
+                "if (yield from deliver.settle([settlement])):",
+                "if (yield from deliver.settle([settlement])) is None:",
+            ),
+        ),
+        (f"{TRANSACTIONS}test_who_lost_the_lease_writes_nothing",),
+    ),
+    Bug(
+        "a refused completion is committed, in the caller's transaction",
+        (
+            Edit(
+                "flow/complete.py",
+                "if (yield from deliver.settle([settlement])):",
+                "if (yield from deliver.settle([settlement])) is None:",
+            ),
+        ),
+        (f"{COMPLETE}test_who_lost_the_lease_is_refused",),
+    ),
+    Bug(
+        "the same name with other arguments is accepted",
+        (Edit("flow/effect.py", "entry.fingerprint != effect.fingerprint or ", ""),),
+        (f"{EFFECTS}test_other_arguments_under_the_same_name_are_refused",),
+    ),
+    Bug(
+        "an effect is begun without the fence, on postgres",
+        (Edit("store/postgres/effect_begin.sql", POSTGRES_HELD, ANYBODY),),
+        (f"{EFFECTS}test_a_late_execution_may_not_begin_an_effect",),
+    ),
+    Bug(
+        "an effect is begun without the fence, on sqlite",
+        (Edit("store/sqlite/effect_begin.sql", SQLITE_HELD, "(:nonce is not null)"),),
+        (f"{EFFECTS}test_a_late_execution_may_not_begin_an_effect",),
+    ),
+    on_postgres(
+        "an effect is retaken without the fence",
+        "effect_retake",
+        (POSTGRES_HELD, ANYBODY),
+        tests=[f"{ZOMBIES}test_who_loses_the_lease_while_asking_does_nothing"],
+    ),
+    on_sqlite(
+        "an effect is retaken without the fence",
+        "effect_retake",
+        (SQLITE_HELD, "(:nonce is not null)"),
+        tests=[f"{ZOMBIES}test_who_loses_the_lease_while_asking_does_nothing"],
+    ),
+    Bug(
+        "a refusal clears what an earlier execution began",
+        (
+            Edit(
+                "flow/effect.py",
+                "return first and proves_not_done(error, not_done)",
+                "return proves_not_done(error, not_done)",
+            ),
+        ),
+        (f"{NOT_DONE}test_only_the_first_time_proves_that_nothing_happened",),
+    ),
+    Bug(
+        "a reset is taken for a refusal",
+        (
+            Edit(
+                "model/effect.py",
+                "error.errno == errno.ECONNREFUSED",
+                "error.errno in (errno.ECONNREFUSED, errno.ECONNRESET)",
+            ),
+        ),
+        (f"{NOT_DONE}test_a_time_out_or_a_reset_proves_nothing",),
+    ),
+    Bug(
+        "what a late execution knows is refused",
+        (
+            Edit(
+                "store/effects.py",
+                '    """Record that it happened, in a transaction;',
+                '    [(held, *_)] = yield Statement("effect_look", effect.params(*_FENCED))\n'
+                "    if not held:\n"
+                "        raise LeaseLost(effect.id, effect.fence.epoch)\n"
+                '    """Record that it happened, in a transaction;',
+            ),
+        ),
+        (f"{EFFECTS}test_evidence_of_a_late_execution_counts",),
+    ),
+    Bug(
+        "a held job does not go on when the evidence comes",
+        (
+            Edit(
+                "store/effects.py",
+                "    if not held:\n        yield from go_on(effect.id)\n",
+                "",
+            ),
+        ),
+        (f"{ZOMBIES}test_evidence_and_hold_in_either_order",),
+    ),
+    Bug(
+        "a hold does not see the evidence that came before it",
+        (
+            Edit(
+                "store/effects.py",
+                "doubted, id=job_id)\n    yield from go_on(job_id)\n",
+                "doubted, id=job_id)\n",
+            ),
+        ),
+        (f"{ZOMBIES}test_evidence_and_hold_in_either_order",),
+    ),
+    Bug(
+        "a handler swallows the doubt",
+        (
+            Edit(
+                "flow/execute.py",
+                "    if not begun:\n",
+                "    if not begun or isinstance(ending, Returned):\n",
+            ),
+        ),
+        (f"{EFFECTS}test_doubt_cannot_be_swallowed",),
+    ),
+    Bug(
+        "a transaction that PostgreSQL has aborted is committed",
+        (Edit("store/postgres/transaction.py", "_refuse_aborted(connection)\n", "pass\n"),),
+        (f"{TRANSACTIONS}test_a_caught_error_of_a_statement_does_not_lose_the_write",),
+    ),
+    Bug(
+        "the handler ends the transaction of its job",
+        (Edit("store/sqlite/transaction.py", "self.set_authorizer(_refuse_transactions)", "pass"),),
+        (f"{TRANSACTIONS}test_the_handler_cannot_end_the_transaction",),
+    ),
+    Bug(
+        "a lost answer to the commit is taken for a failure",
+        (Edit("flow/complete.py", "if not self._arrived():", "if self.begun:"),),
+        (f"{TRANSACTIONS}test_a_lost_answer_to_the_commit_is_settled_by_reading",),
+    ),
+    Bug(
+        "what is known does not wait for the store",
+        (Edit("flow/effect.py", "_WAITS_SECONDS if wanted.patient else ()", "()"),),
+        (f"{ZOMBIES}test_evidence_waits_for_a_store_that_is_gone_for_a_moment",),
+    ),
+    Bug(
+        "the end of a thread that nobody waits for is forgotten",
+        (Edit("flow/effect.py", "evidence = call.told and call.told(end)", "evidence = None"),),
+        (f"{ZOMBIES}test_a_late_proof_that_nothing_happened_counts_too[sqlite]",),
+    ),
+)
