@@ -350,6 +350,21 @@ def test_late_proof_that_nothing_happened_ends_the_doubt(place: Place) -> None:
 
 
 @where_calls_meet
+def test_late_proof_of_one_call_says_nothing_of_the_next(place: Place) -> None:
+    """The first was taken for gone, the second did it anew and is gone too: only it could know."""
+    key = place.key("k")
+    ledger = place.ledger()
+    first, second = intend(key, "fence", ()), intend(key, "fence", ())
+    for intent in (first, second):
+        ledger._engine.run(lambda _, i=intent: plans.begin(i, 0), "transaction")  # type: ignore[misc]
+    assert ledger._engine.run(lambda _: plans.retake(second), "transaction")
+    assert not ledger._engine.run(lambda _: plans.retake(first), "transaction")
+    ledger._engine.run(lambda _: plans.clear(first), "transaction")
+    with pytest.raises(InDoubt):
+        ledger.fence(key, boom)
+
+
+@where_calls_meet
 def test_of_two_that_find_a_dead_call_one_goes_on(place: Place) -> None:
     key = place.key("k")
     world = World()

@@ -541,6 +541,16 @@ def test_a_running_job_can_be_cancelled_and_its_end_is_refused(app: Oncely) -> N
     assert get(app, other.job_id).state == "completed"
 
 
+def test_the_lines_of_a_def_handler_are_kept_with_its_error(app: Oncely) -> None:
+    @app.job("k", retry=Retry(max_attempts=1))
+    def handle(ctx: Context) -> None:
+        raise TimeoutError("the other side did not answer")
+
+    receipt = app.enqueue("k")
+    app.drain()
+    assert 'raise TimeoutError("the other side' in get(app, receipt.job_id).error["traceback"]
+
+
 def test_one_job_of_a_lease_is_cancelled_and_the_others_go_on(app: Oncely) -> None:
     worker = app.worker(lease_seconds=0.3, poll_seconds=60)
     gone = asyncio.Event()

@@ -103,13 +103,25 @@ def _chain(
             return await handler.function(*arguments)
         # The context variables of the caller go along, for logging and tracing.
         run = contextvars.copy_context().run
-        context.thread = threads.submit(run, handler.function, *arguments)
-        return await asyncio.wrap_future(context.thread)
+        context.thread = threads.submit(run, _caught, handler.function, *arguments)
+        value, error = await asyncio.wrap_future(context.thread)
+        if error is not None:
+            raise error
+        return value
 
     chain: Call = call
     for wrap in reversed(middleware):
         chain = partial(_wrapped, wrap, chain)
     return chain
+
+
+def _caught(function: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseException | None]:
+    """Carried over as a value: on its way through a future a TimeoutError would be made anew,
+    without the lines where it was raised."""
+    try:
+        return function(*arguments), None
+    except BaseException as error:
+        return None, error
 
 
 async def _wrapped(wrap: Middleware, inner: Call, context: Context) -> Any:
