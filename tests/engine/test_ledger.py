@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -601,3 +602,51 @@ def test_redis_has_no_transactions(place: Place) -> None:
 
 def test_all_errors_are_ours() -> None:
     assert issubclass(InProgress, OncelyError)
+
+
+@pytest.mark.parametrize("library", ["psycopg", "asyncpg", "sqlalchemy", "aiosqlite"])
+def test_on_an_async_connection_that_is_lent(
+    library: str, sqlite_url: str, postgres_url: str
+) -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as closing:
+            connection = await _aconnect(library, sqlite_url, postgres_url, closing)
+            ledger, world = Ledger(connection), World()
+            await ledger.amigrate()
+            for _ in range(2):
+                assert await ledger.astep("k", world.ado, 1) == {"n": 1}
+                assert await ledger.afence("f", world.do, 2) == {"n": 2}
+            with pytest.raises(TimeoutError):
+                await ledger.afence("g", boom)
+            with pytest.raises(InDoubt):
+                await ledger.afence("g", world.do)
+            assert [doubt.key for doubt in await ledger.ain_doubt()] == ["g"]
+            await ledger.aresolve("g", happened=True, result="sent")
+            assert await ledger.afence("g", boom) == "sent"
+            assert await ledger.aprune(older_than_days=1) == 0
+            with pytest.raises(InvalidInput, match="async"):
+                ledger.step("k", world.do, 1)
+
+    asyncio.run(run())
+
+
+async def _aconnect(library: str, sqlite: str, postgres: str, closing: AsyncExitStack) -> Any:
+    import aiosqlite
+    import asyncpg
+    import psycopg
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    match library:
+        case "psycopg":
+            connecting = await psycopg.AsyncConnection.connect(postgres)
+            return await closing.enter_async_context(connecting)
+        case "asyncpg":
+            connection = await asyncpg.connect(postgres)
+            closing.push_async_callback(connection.close)
+            return connection
+        case "aiosqlite":
+            path = sqlite.removeprefix("sqlite:///")
+            return await closing.enter_async_context(aiosqlite.connect(path))
+    engine = create_async_engine(postgres.replace("postgresql:", "postgresql+asyncpg:"))
+    closing.push_async_callback(engine.dispose)
+    return await closing.enter_async_context(engine.connect())

@@ -25,18 +25,12 @@ from oncely.store.url import open_engine
 
 P = ParamSpec("P")
 T = TypeVar("T")
-S = TypeVar("S", bound="Threaded")
+S = TypeVar("S", bound="Base")
 DEFAULT_URL: Final = "sqlite:///oncely.db"
 DEFAULT_RETENTION: Final = Retention()
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 _THREADS: Final = 4
 _JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-class Threaded(Protocol):
-    """What a twin needs: threads that may wait for the store."""
-
-    _executor: ThreadPoolExecutor
 
 
 class Forkable(Protocol):

@@ -11,6 +11,7 @@ from itertools import chain
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar, get_args
 
+from oncely.flow.aside import aside
 from oncely.flow.block import Block
 from oncely.flow.effect import Ask, Call, Steps, adrive, drive, whole
 from oncely.flow.entries import Entries, intend
@@ -18,15 +19,17 @@ from oncely.model import payload
 from oncely.model.effect import RESULT_LIMIT_BYTES, OnDoubt, check_note
 from oncely.model.errors import InvalidInput
 from oncely.model.keys import check_key, shown
+from oncely.store.engine import Access
 from oncely.store.ledger import plans
 from oncely.store.ledger.books import open_books
 from oncely.store.ledger.lent import Lent
 from oncely.store.ledger.plans import Doubt
-from oncely.store.plan import arun
-from oncely.surface.base import carry_over_forks, twin
+from oncely.store.plan import Plan, arun
+from oncely.surface.base import carry_over_forks
 from oncely.surface.steering import user
 from oncely.worker.hold import Holder, NoHolder
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 LedgerVerb = Literal["step", "fence", "transaction"]
 LEASE_SECONDS: Final = 20.0
@@ -193,6 +196,10 @@ class Ledger:
         gone, and nobody came back who could find out."""
         return self._engine.run(lambda _: plans.doubts(limit), "read")
 
+    async def ain_doubt(self, *, limit: int = 100) -> list[Doubt]:
+        """The async twin of `in_doubt`."""
+        return await self._arun(lambda _: plans.doubts(limit), "read")
+
     def resolve(
         self,
         key: str,
@@ -205,32 +212,36 @@ class Ledger:
         """Say whether an entry in doubt happened. If it did, `result` is what its function would
         have returned, and it is not done again. If not, the next call does it. Who said so, when
         and with what `note` is kept."""
-        check_key(key, "the key")
-        if not isinstance(happened, bool):
-            raise InvalidInput(f"happened is {shown(happened)}; expected True or False")
-        if result is not None and not happened:
-            raise InvalidInput("a result is given for an entry that did not happen")
-        text = payload.encode(result, max_bytes=RESULT_LIMIT_BYTES) if happened else None
-        self._engine.run(
-            lambda again: plans.resolve(
-                key,
-                happened=happened,
-                result=text,
-                by_whom=user() if by is None else check_key(by, "by"),
-                note=check_note(note),
-                again=again,
-            ),
-            "transaction",
-        )
+        self._engine.run(_answer(key, happened, result, note, by), "transaction")
+
+    async def aresolve(
+        self,
+        key: str,
+        *,
+        happened: bool,
+        result: Any = None,
+        note: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        """The async twin of `resolve`."""
+        await self._arun(_answer(key, happened, result, note, by), "transaction")
 
     def prune(self, *, older_than_days: float) -> int:
         """Forget what was done that long ago; how many entries that were. What is forgotten will
         be done again if it comes again, so less than a day is refused. What is in doubt, or whose
         end is not known, is never forgotten."""
-        days = _seconds(older_than_days, "older_than_days", at_least=YOUNGEST_DAYS)
+        age_us = _age_us(older_than_days)
         pruned = 0
-        while step := self._engine.run(lambda _: plans.prune(round(days * _DAY_US)), "transaction"):
-            pruned += step
+        while batch := self._engine.run(lambda _: plans.prune(age_us), "transaction"):
+            pruned += batch
+        return pruned
+
+    async def aprune(self, *, older_than_days: float) -> int:
+        """The async twin of `prune`."""
+        age_us = _age_us(older_than_days)
+        pruned = 0
+        while batch := await self._arun(lambda _: plans.prune(age_us), "transaction"):
+            pruned += batch
         return pruned
 
     def migrate(self) -> list[str]:
@@ -242,10 +253,6 @@ class Ledger:
         self._holder.close()
         self._executor.shutdown()
         self._engine.close()
-
-    ain_doubt = twin(in_doubt)
-    aresolve = twin(resolve)
-    aprune = twin(prune)
 
     async def amigrate(self) -> list[str]:
         """The async twin of `migrate`."""
@@ -278,6 +285,11 @@ class Ledger:
     ) -> None:
         await self.aclose()
 
+    async def _arun(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
+        if self._lent is not None:
+            return await self._lent.arun(make, access)
+        return await aside(self._executor, self._engine.run, make, access)
+
     def _drive(self, steps: Steps[Any]) -> Any:
         return drive(steps, self._engine)
 
@@ -294,6 +306,26 @@ class Ledger:
             return await wanted.function(*wanted.arguments)
         value = await asyncio.to_thread(wanted.function, *wanted.arguments)
         return await value if inspect.isawaitable(value) else value
+
+
+def _answer(
+    key: str, happened: bool, result: Any, note: str | None, by: str | None
+) -> Callable[[bool], Plan[None]]:
+    check_key(key, "the key")
+    if not isinstance(happened, bool):
+        raise InvalidInput(f"happened is {shown(happened)}; expected True or False")
+    if result is not None and not happened:
+        raise InvalidInput("a result is given for an entry that did not happen")
+    text = payload.encode(result, max_bytes=RESULT_LIMIT_BYTES) if happened else None
+    by_whom = user() if by is None else check_key(by, "by")
+    check_note(note)
+    return lambda again: plans.resolve(
+        key, happened=happened, result=text, by_whom=by_whom, note=note, again=again
+    )
+
+
+def _age_us(older_than_days: Any) -> int:
+    return round(_seconds(older_than_days, "older_than_days", at_least=YOUNGEST_DAYS) * _DAY_US)
 
 
 def _decorated(
