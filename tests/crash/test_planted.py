@@ -10,13 +10,9 @@ from tests.planted import BUGS, PLAIN_PATH, Bug, Copy, Edit, Stale, red_without_
 NAMES = (
     "settle without the epoch, on sqlite",
     "settle by job id, on postgres",
-    "settle without the nonce, on sqlite",
     "a defer counts as an attempt",
     "a retry frees the unique key, on sqlite",
     "the worker's clock says when a lease runs out",
-    "a late end is accepted although another holds the job, on sqlite",
-    "recovery counts no crash, on sqlite",
-    "a worker renews all leases, on sqlite",
 )
 QUICK = [bug for bug in BUGS if bug.name in NAMES]
 HARMLESS = Edit("store/deliver.py", '"""Plans of delivery', '"""The plans of delivery')

@@ -12,9 +12,6 @@ NAMES = (
     "the outcome is recorded before the effect",
     "a time-out deletes the intent",
     "skipped is taken for done",
-    "a refused completion is committed, in ctx.transaction()",
-    "the same name with other arguments is accepted",
-    "an effect is retaken without the fence, on sqlite",
 )
 QUICK = [bug for bug in EFFECT_BUGS if bug.name in NAMES]
 pytestmark = pytest.mark.timeout(300)
