@@ -14,6 +14,7 @@ import msgspec
 from oncely import Oncely
 from oncely.store.claim import Claimed, claim
 from oncely.store.deliver import Settlement, settle
+from oncely.store.sql import EngineName, Library
 
 SCRIPT = Path(sys.executable).parent / "oncely"
 
@@ -32,6 +33,12 @@ class Done(msgspec.Struct, frozen=True):
 
 
 Command = Callable[..., Done]
+
+
+def migrations(url: str) -> list[str]:
+    """The names of all that a new store needs."""
+    engine: EngineName = "sqlite" if url.startswith("sqlite") else "postgres"
+    return [migration.label for migration in Library(engine).migrations]
 
 
 def environment(**more: str) -> dict[str, str]:
