@@ -164,13 +164,13 @@ class Machine(RuleBasedStateMachine):
     @rule(number=anyone)
     def replay(self, number: int) -> None:
         job = self.some_job(number)
-        self.steer(job, self.model.replay, Oncely.replay)
+        self.steer(job, self.model.replay, replay)
 
     @precondition(lambda self: any(job.state == "failed" for job in self.model.alive))
     @rule(number=anyone)
     def replay_a_failed_one(self, number: int) -> None:
         failed = [job for job in self.model.alive if job.state == "failed"]
-        self.steer(failed[number % len(failed)], self.model.replay, Oncely.replay)
+        self.steer(failed[number % len(failed)], self.model.replay, replay)
 
     def steer(
         self,
@@ -312,6 +312,10 @@ class Machine(RuleBasedStateMachine):
                 assert door.sql(orphans) == []
 
 
+def replay(app: Oncely, job_id: str) -> None:
+    assert app.replay(job_id) == []
+
+
 def rows(door: Backdoor, text: str) -> list[tuple[str, ...]]:
     return sorted(tuple(str(value) for value in row) for row in door.sql(text))
 
@@ -335,7 +339,7 @@ def test_the_engines_and_the_model_agree(sqlite_url: str, postgres_url: str) -> 
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=int(os.environ.get("ONCELY_MACHINE_EXAMPLES", "10")),
+                max_examples=int(os.environ.get("ONCELY_MACHINE_EXAMPLES", "30")),
                 stateful_step_count=40,
                 deadline=None,
                 print_blob=True,
