@@ -60,6 +60,11 @@ def fill(app: Oncely, count: int, options: Callable[[int], dict[str, Any]]) -> N
         app.enqueue_many(NewJob("probe", n, **options(n)) for n in range(first, first + size))
 
 
+def plain(_: int) -> dict[str, Any]:
+    """A job with neither a group nor anything else."""
+    return {}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("engine", choices=["sqlite", "postgres"])
@@ -67,7 +72,6 @@ def main() -> None:
     parser.add_argument("--blocked", type=int, default=100_000)
     parser.add_argument("--claim", type=int, default=100)
     args = parser.parse_args()
-    plain: Callable[[int], dict[str, Any]] = lambda _: {}  # noqa: E731
     with store(args.engine) as (app, side):
         first: float | None = None
 

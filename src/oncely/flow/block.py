@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -19,7 +20,7 @@ from oncely.store.ledger import plans
 from oncely.store.ledger.books import Books
 from oncely.store.ledger.plans import Intent, Taken
 from oncely.store.ledger.waits import is_wait_over
-from oncely.store.plan import Plan, Statement, arun, run
+from oncely.store.plan import Plan, arun, run
 
 T = TypeVar("T")
 _REST_SECONDS: Final = 0.05
@@ -161,8 +162,7 @@ class Block:
         caller, library = self._caller, self._books.library
         assert caller is not None
         assert library is not None
-        ask: Callable[[Statement], Any] = lambda statement: caller.aask(library, statement)  # noqa: E731
-        return await arun(wanted.make(False), ask)
+        return await arun(wanted.make(False), partial(caller.aask, library))
 
 
 def _is_over(error: BaseException) -> bool:

@@ -46,7 +46,7 @@ from oncely.store import effects
 from oncely.store.claim import Fence
 from oncely.store.effects import Effect
 from oncely.store.engine import CLOSED, Access, Runs
-from oncely.store.plan import Plan
+from oncely.store.plan import Plan, arun, run
 
 T = TypeVar("T")
 _WAITS_SECONDS: Final = (0.1, 0.2, 0.4, 0.8, 1.5, *(3.0,) * 19)
@@ -276,17 +276,7 @@ def drive(steps: Steps[T], engine: Runs) -> T:
             _refuse_coroutine(wanted.function, value)
         return value
 
-    try:
-        wanted = next(steps)
-        while True:
-            try:
-                value = act(wanted)
-            except BaseException as error:
-                wanted = steps.throw(error)
-            else:
-                wanted = steps.send(value)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    return run(steps, act)
 
 
 async def adrive(steps: Steps[T], engine: Runs, store_threads: Executor) -> T:
@@ -300,17 +290,7 @@ async def adrive(steps: Steps[T], engine: Runs, store_threads: Executor) -> T:
         value = await _in_thread(wanted, engine)
         return await value if inspect.isawaitable(value) else value
 
-    try:
-        wanted = next(steps)
-        while True:
-            try:
-                value = await act(wanted)
-            except BaseException as error:
-                wanted = steps.throw(error)
-            else:
-                wanted = steps.send(value)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    return await arun(steps, act)
 
 
 def _ask(engine: Runs, wanted: Ask) -> Any:
