@@ -20,6 +20,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -130,6 +132,7 @@ class Cluster:
         self._server: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
+        self._drops = ThreadPoolExecutor(1, thread_name_prefix="drop-database")
 
     def __enter__(self) -> Self:
         self.start()
@@ -170,9 +173,13 @@ class Cluster:
             raise ClusterError("the server has not been started")
         return f"postgresql://postgres@127.0.0.1:{self._port}/{database or 'postgres'}"
 
-    def create_database(self, name: str) -> str:
-        """Make an empty database; returns its address."""
-        self._execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+    def create_database(self, name: str, template: str = "template0") -> str:
+        """Make a database, empty or as its template is; returns its address."""
+        self._execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+                sql.Identifier(name), sql.Identifier(template)
+            )
+        )
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
@@ -180,6 +187,17 @@ class Cluster:
         self._execute(
             sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
         )
+
+    def drop_later(self, name: str) -> None:
+        """Remove a database while the caller goes on: it waits for a checkpoint, which is most of
+        the time that a short test would take."""
+        if self._external is None and self._server is None:
+            return  # it goes with the folder
+        self._drops.submit(self._drop_quietly, name)
+
+    def _drop_quietly(self, name: str) -> None:
+        with suppress(psycopg.OperationalError):  # the server went first, and the folder with it
+            self.drop_database(name)
 
     def start(self) -> None:
         """Start the server, on the port it had if it ran before; nothing if it is running."""
@@ -212,7 +230,10 @@ class Cluster:
     def close(self) -> None:
         """Stop the server for good and remove its folder. Twice is as good as once."""
         # A fork of our process ends with our exit handlers, but the server is not its own.
-        if self._external is not None or os.getpid() != self._owner:
+        if os.getpid() != self._owner:
+            return
+        self._drops.shutdown(cancel_futures=not self.external)
+        if self.external:
             return
         atexit.unregister(self.close)
         self.stop("immediate")

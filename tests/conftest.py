@@ -15,12 +15,25 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def migrated(cluster: Cluster) -> str:
+    """The name of a database that has our tables, to be copied: far quicker than making them."""
+    name = f"migrated_{uuid4().hex}"
+    with Oncely(cluster.create_database(name)) as app:
+        app.migrate()
+    return name
+
+
 @pytest.fixture
-def postgres_url(cluster: Cluster) -> Iterator[str]:
-    """The address of an empty database, this test's own."""
+def postgres_url(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a database of this test's own: empty, or for `app`, which migrates it in any
+    case, with the tables in it."""
     name = f"test_{uuid4().hex}"
-    yield cluster.create_database(name)
-    cluster.drop_database(name)
+    if "app" in request.fixturenames:
+        yield cluster.create_database(name, request.getfixturevalue("migrated"))
+    else:
+        yield cluster.create_database(name)
+    cluster.drop_later(name)
 
 
 @pytest.fixture

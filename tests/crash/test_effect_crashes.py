@@ -47,7 +47,7 @@ def place(
     cluster: Cluster = request.getfixturevalue("cluster")
     name = f"effects_{uuid4().hex}"
     yield cluster.create_database(name)
-    cluster.drop_database(name)
+    cluster.drop_later(name)
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def database(cluster: Cluster) -> Iterator[Oncely]:
     with Oncely(cluster.create_database(name)) as app:
         app.migrate()
         yield app
-    cluster.drop_database(name)
+    cluster.drop_later(name)
 
 
 @pytest.fixture

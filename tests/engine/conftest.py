@@ -22,4 +22,4 @@ def shared_app(
     with Oncely(cluster.create_database(name)) as app:
         app.migrate()
         yield app
-    cluster.drop_database(name)
+    cluster.drop_later(name)

@@ -25,7 +25,7 @@ def tx_postgres(cluster: Cluster) -> Iterator[str]:
     with psycopg.connect(url) as connection:
         connection.execute("create table orders (name text primary key)")
     yield url
-    cluster.drop_database(name)
+    cluster.drop_later(name)
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +33,7 @@ def tx_empty(cluster: Cluster) -> Iterator[str]:
     """A database in which there is nothing, not even our tables."""
     name = f"empty_{uuid4().hex}"
     yield cluster.create_database(name)
-    cluster.drop_database(name)
+    cluster.drop_later(name)
 
 
 @pytest.fixture(scope="session")
