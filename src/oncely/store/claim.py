@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -12,14 +14,14 @@ QUEUES: Final = 1_000
 """So many queues are looked at in one exchange; each has a nonce of its own."""
 
 
-class Fence(msgspec.Struct, frozen=True):
+class Fence(msgspec.Struct, frozen=True, gc=False):
     """What every write of an execution must show."""
 
     epoch: int
     nonce: int
 
 
-class Claimed(msgspec.Struct, frozen=True):
+class Claimed(msgspec.Struct, frozen=True, gc=False):
     """One delivery of a job, and what its earlier deliveries have used up."""
 
     job_id: str
@@ -37,6 +39,11 @@ class Claimed(msgspec.Struct, frozen=True):
     queue_retry: str | None
     queue_timeout_seconds: float | None
     waited_seconds: float
+    is_unique: bool = False
+    """Whether it holds a unique key."""
+    place: int = 0
+    of: int = 1
+    """It is the job at this place of a lease of so many."""
 
     @property
     def attempt(self) -> int:
@@ -58,7 +65,21 @@ def claim(
 ) -> Plan[list[Claimed]]:
     """Due jobs without a group from a queue without limits, in order. The first `started` of them
     (all, if not said) are begun."""
-    rows = yield Statement(
+    rows = yield claim_statement(
+        queue,
+        worker=worker,
+        nonce=nonce,
+        lease_seconds=lease_seconds,
+        limit=limit,
+        started=limit if started is None else started,
+    )
+    return claimed_rows(rows)
+
+
+def claim_statement(
+    queue: str, *, worker: str, nonce: int, lease_seconds: float, limit: int, started: int
+) -> Statement:
+    return Statement(
         "claim",
         {
             "queue": queue,
@@ -66,10 +87,9 @@ def claim(
             "nonce": nonce,
             "lease_us": round(lease_seconds * 1_000_000),
             "limit": limit,
-            "started": limit if started is None else started,
+            "started": started,
         },
     )
-    return claimed_rows(rows)
 
 
 def claimed_before(worker: str, nonce: int) -> Plan[list[Claimed]]:
@@ -79,4 +99,13 @@ def claimed_before(worker: str, nonce: int) -> Plan[list[Claimed]]:
 
 
 def claimed_rows(rows: list[Row]) -> list[Claimed]:
-    return [Claimed(job_id, Fence(epoch, nonce), *rest) for job_id, epoch, nonce, *rest in rows]
+    """The rows of each lease come together, in its order."""
+    claimed: list[Claimed] = []
+    for epoch, lease in groupby(rows, key=itemgetter(1)):
+        members = list(lease)
+        fence, of = Fence(epoch, members[0][2]), len(members)
+        claimed += [
+            Claimed(job_id, fence, *rest[:-1], bool(rest[-1]), place, of)
+            for place, (job_id, _, _, *rest) in enumerate(members)
+        ]
+    return claimed

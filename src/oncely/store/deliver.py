@@ -15,6 +15,7 @@ from oncely.store.effects import hold_for
 from oncely.store.lanes import Claim, Outlook, claim_shared
 from oncely.store.plan import Plan, Statement, document
 from oncely.store.story import REPEATS
+from oncely.store.swap import Completed
 
 CRASH_LIMIT: Final = 3
 _CRASH: Final = Failure("WorkerDied", "the worker's lease ran out while it ran this job")
@@ -184,6 +185,19 @@ def settlement(claimed: Claimed, verdict: Verdict) -> Settlement:
             )
         case _:
             assert_never(verdict)
+
+
+def completed(end: Completed) -> Settlement:
+    """A plain return in the form in which it is settled by itself."""
+    claimed = end.claimed
+    return Settlement(
+        id=claimed.job_id,
+        attempt=claimed.attempt,
+        state="completed",
+        result=end.result,
+        epoch=claimed.fence.epoch,
+        nonce=claimed.fence.nonce,
+    )
 
 
 def handed_back(claimed: Claimed, *, tried: bool) -> Settlement:

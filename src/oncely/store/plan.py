@@ -5,7 +5,7 @@ It does no I/O, so that one plan serves a sync and an async connection, ours or 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,6 +21,14 @@ class Statement(msgspec.Struct, frozen=True):
 
     name: str
     params: Params = {}
+
+
+class Together(Statement, frozen=True):
+    """Statements that go to the store in one message, and are done all or none. Each row of the
+    answer holds the rows of one of them. Only for connections of our own."""
+
+    name: str = "together"
+    parts: Sequence[Statement] = ()
 
 
 Plan = Generator[Statement, list[Row], T]

@@ -10,7 +10,8 @@ import msgspec
 from oncely.flow.events import Events
 from oncely.model.event import Event
 from oncely.store.claim import Claimed
-from oncely.store.deliver import Recovered, Settlement
+from oncely.store.deliver import Recovered, Settlement, completed
+from oncely.store.swap import Completed
 
 
 class Told:
@@ -23,12 +24,17 @@ class Told:
 
     def exchanged(
         self,
-        settled: Sequence[Settlement],
+        over: Sequence[Sequence[Completed]],
+        singles: Sequence[Settlement],
         refused: Sequence[Settlement],
         claimed: Sequence[Claimed],
     ) -> None:
         """After an exchange with the store has been committed."""
         wanted = self._events.wanted("worker")
+        if wanted is None:
+            self._open.clear()
+            return
+        settled = [*singles, *(completed(end) for lease in over for end in lease)]
         now = time.monotonic()
         events: list[Event] = []
         late = {(settlement.id, settlement.epoch) for settlement in refused}
@@ -36,7 +42,7 @@ class Told:
             place = (settlement.id, settlement.epoch)
             known = self._open.pop(place, None)
             refused_end = place in late
-            if wanted is None or known is None:
+            if known is None:
                 continue
             if wanted("deduplicated"):
                 events += (self._found(known[0], name) for name in settlement.repeats)
@@ -47,9 +53,13 @@ class Told:
                 events.append(self._end(job, settlement, now - begun, late=refused_end))
         for job in claimed:
             self._open[job.job_id, job.fence.epoch] = (job, now)
-            if wanted is not None and wanted("claimed"):
+            if wanted("claimed"):
                 events.append(self._claim(job))
         self._events.tell("worker", events)
+
+    def left(self, job_id: str, epoch: int) -> None:
+        """It goes on elsewhere: somebody else settles it."""
+        self._open.pop((job_id, epoch), None)
 
     def recovered(self, jobs: Iterable[Recovered]) -> None:
         """Ends that dead workers could not tell themselves."""

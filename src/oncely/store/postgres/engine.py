@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -14,7 +14,7 @@ from oncely.model.keys import shown
 from oncely.store import schema
 from oncely.store.engine import CLOSED, Access, Finding
 from oncely.store.listen import Ear, Listener, Tell
-from oncely.store.plan import Plan, Row, Statement, run
+from oncely.store.plan import Plan, Row, Statement, Together, run
 from oncely.store.postgres.listen import PostgresSource
 from oncely.store.postgres.transaction import PostgresTransactions
 from oncely.store.sql import QUEUE, Library, Part
@@ -117,12 +117,25 @@ class PostgresEngine:
         return run(plan, lambda statement: self._ask(connection, statement))
 
     def _ask(self, connection: psycopg.Connection[Row], statement: Statement) -> list[Row]:
+        if isinstance(statement, Together):
+            return self._ask_together(connection, statement.parts)
         rows: list[Row] = []
         for prepared in self.library.get(statement.name, "%({name})s"):
             cursor = connection.execute(prepared.text.encode(), statement.params)
             if cursor.description:
                 rows = cursor.fetchall()
         return rows
+
+    def _ask_together(
+        self, connection: psycopg.Connection[Row], parts: Sequence[Statement]
+    ) -> list[Row]:
+        """Outside of a transaction what a pipeline sends up to its end is one."""
+        cursors = []
+        with connection.pipeline():
+            for part in parts:
+                (prepared,) = self.library.get(part.name, "%({name})s")
+                cursors.append(connection.execute(prepared.text.encode(), part.params))
+        return [(cursor.fetchall(),) for cursor in cursors]
 
     def _take(self, *, fresh: bool = False) -> psycopg.Connection[Row]:
         with self._lock:

@@ -1,7 +1,9 @@
 -- Take the due jobs without a group, under one new lease; the first `started` of them begin at
 -- once. Scanned level by level, so that jobs due later on a high level cost the levels below
--- nothing. The cross join keeps the order of the loops, and so of the jobs, without a sort. Of a
--- queue with limits nothing is taken: that needs more than one operation.
+-- nothing. The cross join keeps the order of the loops, and so of the jobs, without a sort; the
+-- likelihood says that levels are few, or SQLite reads all that waits into a Bloom filter once
+-- somebody has run ANALYZE. Of a queue with limits nothing is taken: that needs more than one
+-- operation.
 -- Where nothing was due, last_insert_rowid() is an older lease's: changes() tells.
 insert into oncely_lease (nonce, worker, queue, ids, started, claimed_at, expires_at)
 with recursive level (priority) as (
@@ -19,7 +21,8 @@ select :nonce, :worker, :queue, json_group_array(t.id), min(count(*), :started),
 from (
     select r.id, c.now
     from oncely_clock c cross join level cross join oncely_ready r
-    where r.queue = :queue and r.priority = level.priority and r.lane = '' and r.due_at <= c.now
+    where likelihood(level.priority is not null, 0.000001)
+        and r.queue = :queue and r.priority = level.priority and r.lane = '' and r.due_at <= c.now
     limit :limit
 ) t
 group by t.now;
@@ -35,7 +38,8 @@ where (queue, priority, lane, due_at, id) in (
 
 select j.id, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload, s.attempts, s.crashes, s.defers,
     j.max_attempts, j.timeout_seconds, (l.claimed_at - j.created_at) / 1e6, q.retry,
-    q.timeout_seconds, (l.claimed_at - s.due_at) / 1e6
+    q.timeout_seconds, (l.claimed_at - s.due_at) / 1e6,
+    j.unique_key is not null
 from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_job j on j.id = m.value
 cross join oncely_standing s on s.job_id = m.value

@@ -15,7 +15,7 @@ from oncely.model.errors import InvalidInput, SchemaError, StoreUnavailable
 from oncely.store import schema
 from oncely.store.engine import CLOSED, Access, Finding
 from oncely.store.listen import Ear, Listener, Tell
-from oncely.store.plan import Plan, Row, Statement, run
+from oncely.store.plan import Plan, Row, Statement, Together, run
 from oncely.store.sql import QUEUE, Library, Part
 from oncely.store.sqlite.listen import SqliteSource, Version
 from oncely.store.sqlite.transaction import HandlerConnection, SqliteTransactions
@@ -144,6 +144,8 @@ class SqliteEngine:
             return value
 
     def _ask(self, connection: sqlite3.Connection, statement: Statement) -> list[Row]:
+        if isinstance(statement, Together):
+            return [(self._ask(connection, part),) for part in statement.parts]
         rows: list[Row] = []
         for prepared in self.library.get(statement.name, ":{name}"):
             cursor = connection.execute(prepared.text, statement.params)

@@ -1,0 +1,32 @@
+-- Every job of one lease was completed, and the lease holds them all: then it is enough to compare
+-- it whole. `attempts` that are all 1 and `results` that are all null are not sent.
+with gone as (
+    delete from oncely.lease l
+    where l.epoch = :epoch and l.nonce = :nonce
+        and l.ids = cast(translate(cast(:ids as text), '[]"', '{}') as uuid[])
+    returning l.epoch, l.ids, l.worker, l.claimed_at
+),
+ended as (
+    insert into oncely.outcome (
+        job_id, state, epoch, attempt, worker, started_at, ended_at, result
+    )
+    select m.id, 'completed', g.epoch, coalesce(m.attempt, 1), g.worker, g.claimed_at, c.now,
+        coalesce(m.result, 'null')::json
+    from gone g cross join (select clock_timestamp() as now) c cross join lateral rows from (
+        unnest(g.ids),
+        unnest(cast(translate(cast(:attempts as text), '[]', '{}') as smallint[])),
+        json_array_elements_text(cast(cast(:results as text) as json))
+    ) m (id, attempt, result)
+),
+freed as (
+    delete from oncely.unique_key u using gone g, oncely.job j
+    where :is_unique and j.id = any (g.ids)
+        and u.kind = j.kind and u.key = j.unique_key and u.job_id = j.id
+),
+counted as (
+    insert into oncely.tally (name, kind, label, n)
+    select 'executions', k.key, 'completed', k.value::bigint
+    from gone g cross join json_each_text(cast(cast(:kinds as text) as json)) k
+),
+told as (select count(oncely.tell_waiters(g.ids)) as n from gone g)
+select epoch from gone where (select n from told) >= 0

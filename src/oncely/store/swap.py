@@ -1,0 +1,87 @@
+"""The exchange of a worker whose jobs are quick: leases that are over as a whole for a new one.
+
+It is one round trip and one commit, and it touches nothing that it does not have to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from oncely.store.claim import Claimed, claim_statement, claimed_rows
+from oncely.store.plan import Plan, Statement, Together
+
+NOTHING = "null"
+
+
+class Completed(msgspec.Struct, frozen=True, gc=False):
+    """An execution that returned, and has nothing else to tell."""
+
+    claimed: Claimed
+    result: str
+
+
+class Swapped(msgspec.Struct, frozen=True):
+    """The epochs of the leases that were given back; what is not here is settled one by one."""
+
+    settled: set[int]
+    claimed: list[Claimed]
+
+
+def swap(
+    leases: Sequence[Sequence[Completed]],
+    *,
+    queue: str | None,
+    worker: str,
+    nonce: int,
+    lease_seconds: float,
+    limit: int,
+    started: int,
+    again: bool = False,
+) -> Plan[Swapped | None]:
+    """Give back leases and claim from `queue`, if one is named: all of it, or nothing.
+
+    None if it was sent before and the answer was lost: then an exchange finds out what there is.
+    """
+    if again:
+        return None
+    wanted = [_settle(lease) for lease in leases]
+    if queue is not None:
+        wanted.append(
+            claim_statement(
+                queue,
+                worker=worker,
+                nonce=nonce,
+                lease_seconds=lease_seconds,
+                limit=limit,
+                started=started,
+            )
+        )
+    answers = [rows for (rows,) in (yield Together(parts=wanted))]
+    claimed = claimed_rows(answers.pop()) if queue is not None else []
+    return Swapped({epoch for rows in answers for (epoch,) in rows}, claimed)
+
+
+def _settle(lease: Sequence[Completed]) -> Statement:
+    """The places of the jobs in the lease say which result is whose."""
+    fence = lease[0].claimed.fence
+    attempts = [completed.claimed.attempt for completed in lease]
+    results = [completed.result for completed in lease]
+    return Statement(
+        "settle_whole",
+        {
+            "epoch": fence.epoch,
+            "nonce": fence.nonce,
+            "ids": _json([completed.claimed.job_id for completed in lease]),
+            "attempts": _json(attempts if max(attempts) > 1 else []),
+            "results": _json(results if results.count(NOTHING) < len(results) else []),
+            "kinds": _json(Counter(completed.claimed.kind for completed in lease)),
+            "is_unique": any(completed.claimed.is_unique for completed in lease),
+        },
+    )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

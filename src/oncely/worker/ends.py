@@ -1,0 +1,84 @@
+"""The executions that have ended and are not settled yet, by the lease they ran under."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from oncely.store.claim import Claimed
+from oncely.store.deliver import Settlement, completed
+from oncely.store.swap import Completed
+from oncely.worker.pace import LINGER_SECONDS
+
+Lease = list[Completed]
+
+
+class Ends:
+    """`urgent` once there is something that gains nothing by waiting: a lease that is over, or an
+    end that is not a plain return."""
+
+    def __init__(self) -> None:
+        self._left: dict[int, int] = {}
+        self._leases: dict[int, Lease] = {}
+        self._since: dict[int, float] = {}
+        self._singles: list[Settlement] = []
+        self.urgent = False
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._leases or self._singles)
+
+    def expect(self, claimed: Iterable[Claimed]) -> None:
+        for job in claimed:
+            if job.place == 0:
+                self._left[job.fence.epoch] = job.of
+
+    def add(self, claimed: Claimed, end: Completed | Settlement, now: float) -> None:
+        epoch = claimed.fence.epoch
+        if isinstance(end, Settlement):
+            self._singles.append(end)
+            self.urgent = True
+        elif (lease := self._leases.get(epoch)) is not None:
+            lease.append(end)
+        else:
+            self._leases[epoch] = [end]
+            self._since[epoch] = now
+        left = self._left.get(epoch, 1) - 1
+        if left:
+            self._left[epoch] = left
+        else:
+            self._left.pop(epoch, None)
+            self.urgent = True
+
+    def leave(self, claimed: Claimed) -> None:
+        """Its end comes from elsewhere."""
+        self._left.pop(claimed.fence.epoch, None)
+
+    def take(self, now: float, *, linger: bool) -> tuple[list[Lease], list[Settlement]]:
+        """The leases that are over as a whole, and single ends. With `linger`, those whose lease
+        goes on stay for a moment."""
+        over: list[Lease] = []
+        singles, self._singles = self._singles, []
+        for epoch, lease in list(self._leases.items()):
+            if len(lease) == lease[0].claimed.of:
+                lease.sort(key=_place)
+                over.append(lease)
+            elif linger and epoch in self._left and now - self._since[epoch] < LINGER_SECONDS:
+                continue
+            else:
+                singles += map(completed, lease)
+            del self._leases[epoch], self._since[epoch]
+        self.urgent = False
+        return over, singles
+
+    def put_back(self, over: Sequence[Lease], singles: Sequence[Settlement], now: float) -> None:
+        """They could not be sent."""
+        self._singles += singles
+        for lease in over:
+            epoch = lease[0].claimed.fence.epoch
+            self._leases[epoch] = lease
+            self._since[epoch] = now
+        self.urgent = True
+
+
+def _place(end: Completed) -> int:
+    return end.claimed.place

@@ -1,0 +1,92 @@
+"""One exchange with the store: what has ended for new jobs."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from oncely.store import deliver
+from oncely.store.claim import Claimed
+from oncely.store.deliver import Settlement, completed
+from oncely.store.lanes import Outlook
+from oncely.store.swap import Completed, swap
+from oncely.worker.line import Line
+
+
+class Exchange:
+    """`wanted` jobs are claimed if there are so many. The first `begun` of them count as begun,
+    which they are in a moment: counted from then on, a job that kills its worker at once would
+    never count. One that was not among the first is so the next time, for it is the oldest."""
+
+    def __init__(
+        self, outlook: Outlook, *, worker: str, lease_seconds: float, wanted: int, begun: int
+    ) -> None:
+        self._outlook = outlook
+        self._worker = worker
+        self._lease_seconds = lease_seconds
+        self._wanted = wanted
+        self._begun = begun
+        self._nonce = secrets.randbits(60)
+        self.refused: list[Settlement] = []
+
+    async def make(
+        self, store: Line, over: Sequence[Sequence[Completed]], singles: Sequence[Settlement]
+    ) -> list[Claimed]:
+        """The leases that are over and a plain queue in one message; what is left, one by one."""
+        claimed: list[Claimed] = []
+        lost = False
+        others = self._outlook.due if self._wanted else set()
+        queue = self._plain_queue()
+        if over or queue is not None:
+            swapped = await store.ask(
+                lambda again: swap(
+                    over,
+                    queue=queue,
+                    worker=self._worker,
+                    nonce=self._nonce,
+                    lease_seconds=self._lease_seconds,
+                    limit=self._wanted,
+                    started=self._begun,
+                    again=again,
+                ),
+                "write",
+            )
+            lost = swapped is None
+            if swapped is not None:
+                claimed = swapped.claimed
+                over = [
+                    lease for lease in over if lease[0].claimed.fence.epoch not in swapped.settled
+                ]
+                others = others - {queue}
+            singles = [*singles, *(completed(end) for lease in over for end in lease)]
+        room = self._wanted - len(claimed)
+        if singles or lost or (room and others):
+            claimed += await self._exchange(store, singles, room if others else 0, lost=lost)
+        return claimed
+
+    async def _exchange(
+        self, store: Line, singles: Sequence[Settlement], room: int, *, lost: bool
+    ) -> list[Claimed]:
+        # What the swap has claimed must not be found again under this one's number.
+        nonce = self._nonce if lost else secrets.randbits(60)
+        exchanged = await store.ask(
+            lambda again: deliver.exchange(
+                singles,
+                outlook=self._outlook,
+                worker=self._worker,
+                nonce=nonce,
+                lease_seconds=self._lease_seconds,
+                limit=room,
+                again=again or lost,
+            )
+        )
+        self.refused = exchanged.refused
+        return exchanged.claimed
+
+    def _plain_queue(self) -> str | None:
+        """The queue whose turn it is, if one statement can claim from it."""
+        if not self._wanted:
+            return None
+        names = sorted(self._outlook.due)
+        name = names[self._nonce % len(names)]
+        return None if name in self._outlook.shared else name
