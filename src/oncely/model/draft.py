@@ -144,6 +144,8 @@ def _moment(value: Any) -> int | None:
 
 
 def _tags(value: Any) -> str | None:
+    if value == ():
+        return None
     if isinstance(value, str | bytes | dict) or not hasattr(value, "__iter__"):
         raise InvalidInput(f"tags is {shown(value)}; expected a list of strings")
     tags = [check_key(tag, "a tag") for tag in value]

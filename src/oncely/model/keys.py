@@ -60,6 +60,8 @@ def check_key(key: Any, option: str) -> str:
         )
     if key != key.strip():
         raise InvalidInput(f"{option} {key!r} begins or ends with white space")
+    if key.isprintable():
+        return key
     bad = next((c for c in key if unicodedata.category(c) in ("Cc", "Cs")), None)
     if bad is not None:
         raise InvalidInput(f"{option} {key!r} has a control character or lone surrogate ({bad!a})")

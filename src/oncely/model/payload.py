@@ -16,6 +16,7 @@ from oncely.model.errors import InvalidInput
 
 DEPTH_LIMIT: Final = 64
 FINGERPRINT_VERSION: Final = "1"
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def encode(value: Any, *, max_bytes: int) -> str:
@@ -128,7 +129,20 @@ def _has_nan(value: Any) -> bool:
 
 
 def _normal(value: Any) -> Any:
-    return decode(_encode(_in_order(value)).decode())
+    return value if _is_plain(value) else decode(_encode(_in_order(value)).decode())
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it comes back from JSON as it went in."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
+    if kind is dict:
+        for name, item in value.items():
+            if type(name) is not str or not (type(item) in _SCALARS or _is_plain(item)):
+                return False
+        return True
+    return kind is list and all(map(_is_plain, value))
 
 
 def _in_order(value: Any) -> Any:
@@ -174,37 +188,27 @@ def _fields(value: Any) -> tuple[tuple[str, ...], Callable[[Any, str, Any], None
 
 
 def _canonical(value: Any) -> bytes:
-    parts: list[str] = []
-    _write(value, parts.append)
-    return "".join(parts).encode()
+    return _written(value).encode()
 
 
-def _write(value: Any, put: Any) -> None:
-    match value:
-        case None | bool():
-            put("n" if value is None else "t" if value else "f")
-        case int() | float():
-            put(_number(value))
-        case str():
-            put(_text(value))
-        case list():
-            put("[")
-            for item in value:
-                _write(item, put)
-                put(",")
-            put("]")
-        case dict():
-            put("{")
-            for text, _, item in sorted((_text(name), name, item) for name, item in value.items()):
-                put(text)
-                _write(item, put)
-                put(",")
-            put("}")
+def _written(value: Any) -> str:
+    """Of what JSON can give back, and nothing else."""
+    kind = type(value)
+    if kind is str:
+        return _text(value)
+    if kind is int or kind is float:
+        return _number(value)
+    if kind is dict:
+        items = sorted([(_text(name), name) for name in value])
+        return f"{{{''.join([f'{text}{_written(value[name])},' for text, name in items])}}}"
+    if kind is list:
+        return f"[{''.join([f'{_written(item)},' for item in value])}]"
+    return "n" if value is None else "t" if value else "f"
 
 
 def _number(value: int | float) -> str:
     """1, 1.0 and 1e0 are one number; so are 0 and -0.0."""
-    if isinstance(value, float) and value.is_integer():
+    if type(value) is float and value.is_integer():
         value = int(value)
     return repr(value)
 
