@@ -3,19 +3,23 @@ and the end of the job are one transaction."""
 
 from pathlib import Path
 
+from world import for_driver
+
 from oncely import Context, Oncely, Receipt
 
 
 def register(app: Oncely, _: Path) -> None:
+    change = for_driver(
+        app, "update trials set status = 'expired' where id = ? and status = 'active'"
+    )
+    trace = for_driver(app, "insert into history values (?, 'expired')")
+
     @app.job("trial.expire")
     async def expire(ctx: Context, trial_id: str) -> None:
         async with ctx.transaction() as tx:
-            changed = await tx.execute(
-                "update trials set status = 'expired' where id = ? and status = 'active'",
-                (trial_id,),
-            )
+            changed = await tx.execute(change, (trial_id,))
             if changed.rowcount:
-                await tx.execute("insert into history values (?, 'expired')", (trial_id,))
+                await tx.execute(trace, (trial_id,))
             await ctx.complete({"expired": bool(changed.rowcount)}, tx=tx)
 
 

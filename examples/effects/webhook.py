@@ -4,7 +4,7 @@ after the job has ended; what it changes and the job that follows from it commit
 from pathlib import Path
 from typing import TypedDict
 
-from world import Mail
+from world import Mail, for_driver
 
 from oncely import Context, Oncely, Receipt, key
 
@@ -17,11 +17,12 @@ class Event(TypedDict):
 
 def register(app: Oncely, folder: Path) -> None:
     mail = Mail(folder, "mail")
+    insert = for_driver(app, "insert into payments values (?, ?)")
 
     @app.job("payment.received")
     def received(ctx: Context, event: Event) -> None:
         with ctx.transaction() as tx:
-            tx.execute("insert into payments values (?, ?)", (event["account"], event["cents"]))
+            tx.execute(insert, (event["account"], event["cents"]))
             ctx.enqueue("payment.thank", event["account"], tx=tx)
 
     @app.job("payment.thank")

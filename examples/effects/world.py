@@ -4,6 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from oncely import Oncely
+
+
+def for_driver(app: Oncely, sql: str) -> str:
+    """The drivers of the two engines mark a parameter in their own way."""
+    return sql.replace("?", "%s") if app.url.startswith("postgres") else sql
+
 
 class Service:
     """Does what it is asked, each time it is asked."""
@@ -47,3 +54,11 @@ class Storage(Service):
         if (name, content) not in self.done():
             self.do(name, content)
         return f"storage://{name}"
+
+
+class Index(Service):
+    """What is put under an id replaces what was there, if it is newer."""
+
+    def put(self, id: str, version: int, content: str) -> None:
+        if all(version > known for known_id, known, _ in self.done() if known_id == id):
+            self.do(id, version, content)

@@ -19,7 +19,9 @@ GATE_SECONDS = 30.0
 RUN_SECONDS = 100.0
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["pytest", "psycopg", "oncely", "tests.crash.publishers"])
+_context.set_forkserver_preload(
+    ["pytest", "psycopg", "oncely", "tests.crash.publishers", "tests.crash.effect_scenes"]
+)
 
 Gate = Callable[[], None]
 

@@ -5,14 +5,17 @@ import json
 import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 
 class OtherSide:
-    """Does what it is asked to, once per key; without a key, each time. `done` counts by name."""
+    """Does what it is asked to, once per key; without a key, each time. `done` counts by name,
+    `last` is what was done last. The next requests meet the `faults`, each one of them."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
+        self.last: str | None = None
+        self.faults: list[Literal["refuse", "lose the answer"]] = []
         self.asked: Counter[str] = Counter()
         self._answers: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -34,10 +37,15 @@ class OtherSide:
             if key is not None and key in self._answers:
                 return self._answers[key]
             self.done[name] += 1
+            self.last = name
             answer = {"name": name, "number": self.done[name]}
             if key is not None:
                 self._answers[key] = answer
             return answer
+
+    def forget_keys(self) -> None:
+        with self._lock:
+            self._answers.clear()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         other = self
@@ -45,7 +53,13 @@ class OtherSide:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 name = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                self._answer(other.ask(name, self.headers.get("Idempotency-Key")))
+                fault = other.faults.pop(0) if other.faults else None
+                if fault == "refuse":
+                    self.send_error(503)
+                    return
+                answer = other.ask(name, self.headers.get("Idempotency-Key"))
+                if fault is None:
+                    self._answer(answer)
 
             def do_GET(self) -> None:
                 self._answer(other.done[self.path.removeprefix("/")] or None)

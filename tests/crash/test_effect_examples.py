@@ -1,8 +1,9 @@
-"""The examples of effects do what they say, also when their worker ends at every boundary."""
+"""The examples of effects do what they say on both engines, also when their worker ends at every
+boundary."""
 
+import errno
 import json
-import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +11,57 @@ import pytest
 
 from oncely.store.deliver import reclaim
 from tests.crash.effect_scenes import ENDED
-from tests.crash.example_scenes import NAMES, deliver, load, make_app
+from tests.crash.example_scenes import EXAMPLES, NAMES, deliver, load, make_app
 from tests.crash.fleet import start
+from tests.engine.steps import Backdoor, engine_of, let_days_pass
 
 PATIENCE_SECONDS = 60
 pytestmark = pytest.mark.timeout(300)
+OURS = {
+    "sqlite": "select substr(name, 8) from sqlite_master where type = 'table' "
+    "and name like 'oncely%'",
+    "postgres": "select tablename from pg_tables where schemaname = 'oncely'",
+}
 
 
 class Stage:
-    def __init__(self, name: str, folder: Path) -> None:
-        folder.mkdir()
+    """One example on one store, which is emptied for each performance."""
+
+    def __init__(self, name: str, url: str, folder: Path) -> None:
         self.name = name
         self.folder = folder
-        self.path = folder / "jobs.db"
-        self.url = f"sqlite:///{self.path}"
-        self.app = make_app(name, self.url, folder)
-        with closing(sqlite3.connect(self.path)) as connection:
-            connection.executescript(getattr(load(name), "TABLES", ""))
-        module = load(name)
-        self.job_id = module.publish(self.app).job_id
-        assert not module.publish(self.app).inserted
+        self.app = make_app(name, url, folder)
+        self.app.migrate()
+        self._door = Backdoor(self.app)
+        self._ours = [table for (table,) in self._door.sql(OURS[engine_of(self.app)])]
+        assert {"job", "lease", "effect"} <= set(self._ours)
+        tables = getattr(load(name), "TABLES", "")
+        self._set_up = [line for line in tables.split(";") if line.strip()]
+        self._tables = [line.split()[2] for line in self._set_up if "create table" in line]
+
+    def begin(self) -> None:
+        """Nothing has happened yet; the job is published, twice."""
+        for table in self._ours:
+            if table != "migration":
+                self._door.sql(f"delete from oncely.{table}")
+        for table in self._tables:
+            self._door.sql(f"drop table if exists {table}")
+        for statement in self._set_up:
+            self._door.sql(statement)
+        for file in self.folder.glob("*.jsonl"):
+            file.unlink()
+        publish = load(self.name).publish
+        self.job_id = publish(self.app).job_id
+        assert not publish(self.app).inserted
 
     def deliver(self, end_at: int | None) -> list[str] | None:
+        """By a process of its own; the boundaries it passed, or None if it ended at one."""
         told = self.folder / "told"
-        process = start(deliver, self.name, self.url, self.folder, end_at, told)
+        process = start(deliver, self.name, self.app.url, self.folder, end_at, told)
         process.join(PATIENCE_SECONDS)
         assert process.exitcode in (0, ENDED)
-        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
-            connection.execute("update oncely_lease set expires_at = 0")
+        past = "0" if engine_of(self.app) == "sqlite" else "clock_timestamp()"
+        self._door.sql(f"update oncely.lease set expires_at = {past}")
         self.app._engine.run(lambda _: reclaim(100), "transaction")
         if process.exitcode == ENDED:
             return None
@@ -58,46 +82,95 @@ class Stage:
             for file in sorted(self.folder.glob("*.jsonl"))
             for line in file.read_text().splitlines()
         ]
-        with closing(sqlite3.connect(self.path)) as connection:
-            tables = connection.execute(
-                "select name from sqlite_master where type = 'table' "
-                "and name not like 'oncely%' and name not like 'sqlite%' order by name"
-            ).fetchall()
-            for (table,) in tables:
-                rows = connection.execute(f"select * from {table}")
-                done += [(table, str(row).replace(self.job_id, "the job")) for row in rows]
+        for table in self._tables:
+            rows = self._door.sql(f"select * from {table}")
+            done += [(table, str(row).replace(self.job_id, "the job")) for row in rows]
         return done
 
     def ended(self) -> bool:
         jobs = self.app.jobs(limit=100)
         return all(job.state == "completed" for job in jobs)
 
+    def close(self) -> None:
+        self._door.close()
+        self.app.close()
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_example_ended_at_every_boundary_leaves_the_same_world(
-    name: str, tmp_path: Path
-) -> None:
-    clean = Stage(name, tmp_path / "clean")
-    names = clean.deliver(None)
+
+@pytest.fixture(params=NAMES)
+def stage(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(request.param, url, tmp_path)
+    yield stage
+    stage.close()
+
+
+def test_an_example_ended_at_every_boundary_leaves_the_same_world(stage: Stage) -> None:
+    stage.begin()
+    names = stage.deliver(None)
     assert names
-    wanted = clean.world()
-    assert clean.ended()
+    wanted = stage.world()
+    assert stage.ended()
     assert wanted
-    clean.app.close()
     held = 0
-    for end_at in range(len(names)):
-        stage = Stage(name, tmp_path / str(end_at))
+    for end_at, name in enumerate(names):
+        stage.begin()
+        assert stage.world() != wanted
         assert stage.deliver(end_at) is None
-        assert stage.deliver(None) is not None
+        stage.app.drain()
         held += (stuck := stage.resolve())
         if stuck:
-            assert stage.deliver(None)
-        assert stage.ended(), f"ended at {end_at}, {names[end_at]}"
-        assert stage.world() == wanted, f"ended at {end_at}, {names[end_at]}"
-        stage.app.close()
-    assert (held > 0) == (name == "notification"), "only that one needs a person"
+            assert stage.app.drain()
+        assert stage.ended(), f"ended at {end_at}, {name}"
+        assert stage.world() == wanted, f"ended at {end_at}, {name}"
+    assert (held > 0) == (stage.name == "notification"), "only that one needs a person"
+    print(f"N={len(names)} boundaries of {stage.name} on {engine_of(stage.app)}")
+
+
+@pytest.mark.parametrize("answer_is_lost", [False, True], ids=["refused", "answer lost"])
+def test_an_example_whose_other_side_fails_once_leaves_the_same_world(
+    stage: Stage, answer_is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.begin()
+    stage.app.drain()
+    wanted = stage.world()
+    service = load("world").Service
+    do = service.do
+    failed: list[Any] = []
+
+    def do_and_fail_once(self: Any, *what: Any) -> None:
+        first = not failed
+        failed.append(what)
+        if answer_is_lost or not first:
+            do(self, *what)
+        if first:
+            raise OSError(errno.ETIMEDOUT if answer_is_lost else errno.ECONNREFUSED, "as told")
+
+    stage.begin()
+    monkeypatch.setattr(service, "do", do_and_fail_once)
+    stage.app.drain()
+    assert (not failed) == (stage.name in ("sync", "trial")), "those call nobody"
+    held = stage.resolve()
+    assert held == (answer_is_lost and stage.name == "notification")
+    let_days_pass(stage.app, 0.5)
+    stage.app.drain()
+    assert stage.ended()
+    assert stage.world() == wanted
+
+
+@pytest.mark.parametrize("stage", ["charge"], indirect=True)
+def test_a_charge_that_comes_again_when_its_key_may_be_forgotten_is_held(stage: Stage) -> None:
+    stage.begin()
+    names = stage.deliver(None)
+    assert names
+    stage.begin()
+    stage.deliver(names.index("after effect"))
+    charged = stage.world()
+    let_days_pass(stage.app, 2)
+    stage.app.drain()
+    job = stage.app.get(stage.job_id)
+    assert job is not None
+    assert (job.state, stage.world()) == ("in_doubt", charged)
 
 
 def test_they_are_short() -> None:
-    for path in (Path(__file__).parents[2] / "examples" / "effects").glob("*.py"):
-        assert len(path.read_text().splitlines()) <= 50, path
+    for path in EXAMPLES.glob("*.py"):
+        assert len(path.read_text().splitlines()) <= 65, path

@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,9 +73,11 @@ class Server:
 
 
 @contextmanager
-def serve(url: str, charges: Path, **options: Any) -> Iterator[Server]:
+def serve(
+    url: str, charges: Path, *, module: str = "tests.surface.asgi_server", **options: Any
+) -> Iterator[Server]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.surface.asgi_server", url, charges, json.dumps(options)],
+        [sys.executable, "-m", module, url, charges, json.dumps(options)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -90,7 +92,7 @@ def serve(url: str, charges: Path, **options: Any) -> Iterator[Server]:
         process.stdout.close()
 
 
-def main() -> None:
+def main(make_app: Callable[[str, Path, dict[str, Any]], Any] = make_app) -> None:
     url, charges, options = sys.argv[1:]
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
