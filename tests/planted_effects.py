@@ -8,6 +8,10 @@ COMPLETE = "tests/engine/test_complete.py::"
 NOT_DONE = "tests/engine/test_not_done.py::"
 CRASHES = "tests/crash/test_effect_crashes.py::"
 ZOMBIES = "tests/crash/test_zombies.py::"
+HOLDERS = "tests/crash/test_ledger_holders.py::"
+LOST = "tests/crash/test_effect_lost_answers.py::"
+BLOCKS = "tests/engine/test_ledger_transaction.py::"
+REQUESTS = "tests/engine/test_requests.py::"
 ONCE = f"{CRASHES}test_ended_at_every_boundary_it_happens_exactly_once"
 AT_MOST_ONCE = f"{CRASHES}test_ended_at_every_boundary_a_fence_happens_at_most_once_and_is_held"
 SQLITE_HELD = """exists (
@@ -24,10 +28,9 @@ EFFECT_BUGS: tuple[Bug, ...] = (
         "the outcome is recorded before the effect",
         (
             Edit(
-                "flow/effect.py",
-                "            value = yield Call(function, args, told)\n",
-                "            yield _evidence(effect, *kept(None))\n"
-                "            value = yield Call(function, args, told)\n",
+                "flow/protocol.py",
+                "            value = yield Call(",
+                "            yield self.evidence(*kept(None))\n            value = yield Call(",
             ),
         ),
         (f"{ONCE}[sqlite-step_def]",),
@@ -36,16 +39,16 @@ EFFECT_BUGS: tuple[Bug, ...] = (
         "a time-out deletes the intent",
         (
             Edit(
-                "flow/effect.py",
-                "return first and proves_not_done(error, not_done)",
-                "return first and isinstance(error, Exception)",
+                "flow/protocol.py",
+                "return self.first and proves_not_done(error, self.terms.not_done)",
+                "return self.first and isinstance(error, Exception)",
             ),
         ),
         (f"{EFFECTS}test_a_fence_whose_end_is_not_known_holds_the_job",),
     ),
     Bug(
         "skipped is taken for done",
-        (Edit("flow/effect.py", 'case "assume":', 'case "assume" | "hold":'),),
+        (Edit("flow/protocol.py", 'case "assume":', 'case "assume" | "hold":'),),
         (f"{AT_MOST_ONCE}[sqlite-fence_def]",),
     ),
     Bug(
@@ -72,7 +75,7 @@ EFFECT_BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "the same name with other arguments is accepted",
-        (Edit("flow/effect.py", "entry.fingerprint != effect.fingerprint or ", ""),),
+        (Edit("flow/protocol.py", "entry.fingerprint != self.fingerprint or ", ""),),
         (f"{EFFECTS}test_other_arguments_under_the_same_name_are_refused",),
     ),
     Bug(
@@ -101,9 +104,9 @@ EFFECT_BUGS: tuple[Bug, ...] = (
         "a refusal clears what an earlier execution began",
         (
             Edit(
-                "flow/effect.py",
-                "return first and proves_not_done(error, not_done)",
-                "return proves_not_done(error, not_done)",
+                "flow/protocol.py",
+                "return self.first and proves_not_done(error, self.terms.not_done)",
+                "return proves_not_done(error, self.terms.not_done)",
             ),
         ),
         (f"{NOT_DONE}test_only_the_first_time_proves_that_nothing_happened",),
@@ -112,7 +115,7 @@ EFFECT_BUGS: tuple[Bug, ...] = (
         "a reset is taken for a refusal",
         (
             Edit(
-                "model/effect.py",
+                "model/proof.py",
                 "error.errno == errno.ECONNREFUSED",
                 "error.errno in (errno.ECONNREFUSED, errno.ECONNRESET)",
             ),
@@ -178,17 +181,85 @@ EFFECT_BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "a lost answer to the commit is taken for a failure",
-        (Edit("flow/complete.py", "if not self._arrived():", "if self.begun:"),),
+        (
+            Edit("flow/complete.py", "if not self._arrived():", "if self.begun:"),
+            Edit(
+                "flow/complete.py",
+                "if not await aside(self._store_threads, self._arrived):",
+                "if self.begun:",
+            ),
+        ),
         (f"{TRANSACTIONS}test_a_lost_answer_to_the_commit_is_settled_by_reading",),
     ),
     Bug(
         "what is known does not wait for the store",
-        (Edit("flow/effect.py", "_WAITS_SECONDS if wanted.patient else ()", "()"),),
+        (Edit("flow/drive.py", "_WAITS_SECONDS if wanted.patient else ()", "()"),),
         (f"{ZOMBIES}test_evidence_waits_for_a_store_that_is_gone_for_a_moment",),
     ),
     Bug(
         "the end of a thread that nobody waits for is forgotten",
-        (Edit("flow/effect.py", "evidence = call.told and call.told(end)", "evidence = None"),),
+        (Edit("flow/drive.py", "evidence = call.told and call.told(end)", "evidence = None"),),
         (f"{ZOMBIES}test_a_late_proof_that_nothing_happened_counts_too[sqlite]",),
+    ),
+    Bug(
+        "a fence whose end is not known is done again",
+        (Edit("model/effect.py", 'return "hold"\n', 'return "again"\n'),),
+        (f"{HOLDERS}test_who_is_killed_lets_the_next_go_on_by_the_rules[sqlite-hold]",),
+    ),
+    Bug(
+        "an entry of the ledger is not renewed",
+        (
+            Edit(
+                "worker/hold.py",
+                'self._books.run(lambda _, i=intent: plans.renew(i, self._lease_us), "write")',
+                "pass",
+            ),
+        ),
+        (f"{HOLDERS}test_who_lives_keeps_it_past_its_lease[sqlite]",),
+    ),
+    Bug(
+        "an entry of the ledger is taken from a caller that lives",
+        (
+            Edit(
+                "store/ledger/postgres/begin.sql",
+                "and state <> 'done' and held_until <= clock_timestamp()",
+                "and state <> 'done'",
+            ),
+        ),
+        (f"{HOLDERS}test_who_lives_keeps_it_past_its_lease[postgres]",),
+    ),
+    Bug(
+        "an intent that is sent again is taken for one of an earlier execution",
+        (Edit("store/effects.py", "mine = again and ", "mine = False and "),),
+        (f"{LOST}test_an_effect_of_a_job_is_done_once",),
+    ),
+    Bug(
+        "a refusal after a redirect is taken for proof",
+        (Edit("model/proof.py", " and not _tried_before(error, _DEPTH)", ""),),
+        (
+            f"{NOT_DONE}test_a_redirect_to_a_closed_port_proves_nothing",
+            f"{NOT_DONE}test_a_refusal_after_a_try_that_may_have_arrived_proves_nothing",
+        ),
+    ),
+    Bug(
+        "an entry stays when its block fails",
+        (Edit("flow/block.py", "yield Ask(lambda _: plans.undo())\n", "yield Rest(0)\n"),),
+        (f"{BLOCKS}test_an_exception_undoes_the_block_and_nothing_else",),
+    ),
+    Bug(
+        "a person answers for a request that still runs",
+        (
+            Edit(
+                "store/sqlite/request_happened.sql",
+                "    and held_until <= (select now from oncely_clock)\n",
+                "",
+            ),
+        ),
+        (f"{REQUESTS}test_only_what_is_in_doubt_can_be_answered_for[sqlite]",),
+    ),
+    Bug(
+        "a late server overwrites what a person answered",
+        (Edit("store/postgres/request_happened.sql", "owner = -1, ", ""),),
+        (f"{REQUESTS}test_a_person_says_that_it_happened_and_what_its_client_is_told",),
     ),
 )

@@ -4,6 +4,7 @@ from oncely.flow.block import LedgerEntry
 from oncely.flow.context import Context
 from oncely.model.counter import Counter
 from oncely.model.errors import (
+    AccessRefused,
     EffectMismatch,
     EffectNotFound,
     InDoubt,
@@ -16,14 +17,18 @@ from oncely.model.errors import (
     KeyWarning,
     LeaseLost,
     NoResult,
+    NotOverHttp,
     OncelyError,
+    PushRefused,
     RaceError,
+    RequestNotFound,
     ResultTimeout,
     ScheduleDeclared,
     ScheduleNotFound,
     SchemaError,
     StoreError,
     StoreUnavailable,
+    TokenNotFound,
     UniqueKeyTaken,
     UsageError,
     WrongState,
@@ -33,16 +38,20 @@ from oncely.model.flow import Group, Queue
 from oncely.model.health import KeyHealth
 from oncely.model.job import Effect, Execution, Job, NewJob, Receipt, Receipts, Resolution
 from oncely.model.outcome import Cancel, Defer, Nack
+from oncely.model.push import Push, PushTarget
+from oncely.model.request import RequestInDoubt
 from oncely.model.retention import Retention
 from oncely.model.retry import Retry
 from oncely.model.schedule import Schedule
 from oncely.model.story import Story
+from oncely.model.token import NewToken, Token
 from oncely.store.ledger.plans import Doubt
 from oncely.surface.app import Oncely
 from oncely.surface.key import key
 from oncely.surface.ledger import Ledger
 
 __all__ = [
+    "AccessRefused",
     "Cancel",
     "Context",
     "Counter",
@@ -69,13 +78,20 @@ __all__ = [
     "LedgerEntry",
     "Nack",
     "NewJob",
+    "NewToken",
     "NoResult",
+    "NotOverHttp",
     "Oncely",
     "OncelyError",
+    "Push",
+    "PushRefused",
+    "PushTarget",
     "Queue",
     "RaceError",
     "Receipt",
     "Receipts",
+    "RequestInDoubt",
+    "RequestNotFound",
     "Resolution",
     "ResultTimeout",
     "Retention",
@@ -87,6 +103,8 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "Story",
+    "Token",
+    "TokenNotFound",
     "UniqueKeyTaken",
     "UsageError",
     "WrongState",

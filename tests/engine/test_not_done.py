@@ -3,8 +3,10 @@ time-out and a reset do not."""
 
 import asyncio
 import http.client
+import http.server
 import socket
 import struct
+import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ import requests
 import urllib3
 
 from oncely import Context, Oncely, Retry
-from oncely.model.effect import proves_not_done
+from oncely.model.proof import _is_refusal, proves_not_done
 from tests.engine.steps import found, sql
 
 Send = Callable[[str], Any]
@@ -170,6 +172,91 @@ def test_a_name_with_two_addresses_that_both_refuse(closed_port: int) -> None:
     for send in (with_requests, with_httpx, with_http_client, with_socket):
         error = error_of(send, f"http://localhost:{closed_port}")
         assert proves_not_done(error, ()), repr(error)
+
+
+def follow_with_urllib3(url: str) -> None:
+    with urllib3.PoolManager() as pool:
+        pool.request("POST", url, body=b"x", timeout=TIMEOUT_SECONDS)
+
+
+def follow_with_httpx(url: str) -> None:
+    httpx.post(url, content=b"x", follow_redirects=True)
+
+
+async def follow_with_httpx_async(url: str) -> None:
+    async with httpx.AsyncClient(follow_redirects=True) as client:
+        await client.post(url, content=b"x")
+
+
+def follow_with_httpx2(url: str) -> None:
+    httpx2.post(url, content=b"x", follow_redirects=True)
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        with_urllib,
+        with_requests,
+        with_aiohttp,
+        follow_with_urllib3,
+        follow_with_httpx,
+        follow_with_httpx_async,
+        follow_with_httpx2,
+    ],
+    ids=lambda send: send.__name__,
+)
+def test_a_redirect_to_a_closed_port_proves_nothing(
+    send: Send, closed_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first request was taken, and may have done it."""
+    monkeypatch.setattr(sys.modules[__name__], "TIMEOUT_SECONDS", 30.0)
+
+    class See(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(303)
+            self.send_header("Location", f"http://127.0.0.1:{closed_port}/")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with http.server.HTTPServer(("127.0.0.1", 0), See) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        error = error_of(send, f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert _is_refusal(error, 10), repr(error)
+    assert not proves_not_done(error, ()), repr(error)
+
+
+@pytest.mark.parametrize("library", ["urllib3", "requests"])
+def test_a_refusal_after_a_try_that_may_have_arrived_proves_nothing(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client tries again by itself, and tells of the last time only."""
+    monkeypatch.setattr(sys.modules[__name__], "TIMEOUT_SECONDS", 30.0)
+    server = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{server.getsockname()[1]}"
+
+    def take_one_and_go() -> None:
+        connection, _ = server.accept()
+        server.close()
+        connection.recv(1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    def send(url: str) -> None:
+        if library == "urllib3":
+            with urllib3.PoolManager() as pool:
+                pool.request("PUT", url, body=b"x", timeout=TIMEOUT_SECONDS)
+        else:
+            with requests.Session() as session:
+                session.mount("http://", requests.adapters.HTTPAdapter(max_retries=2))
+                session.put(url, b"x", timeout=TIMEOUT_SECONDS)
+
+    threading.Thread(target=take_one_and_go, daemon=True).start()
+    error = error_of(send, url)
+    assert _is_refusal(error, 10), repr(error)
+    assert not proves_not_done(error, ()), repr(error)
 
 
 @everyone

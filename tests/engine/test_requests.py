@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncely import Oncely
+from oncely import InProgress, InvalidInput, Oncely, RequestNotFound
 from oncely.model.request import Response, Seen
 from oncely.store import requests
 from oncely.store.requests import Mark
@@ -232,3 +232,117 @@ def test_a_worker_prunes_what_is_forgotten(app: Oncely) -> None:
         await asyncio.gather(worker.arun(), watch())
 
     asyncio.run(run())
+
+
+def leave(app: Oncely, key: str = "k", scope: str = "ann") -> Mark:
+    """A request whose server is gone."""
+    gone = mark(key, scope, hold_us=0)
+    assert begin(app, gone) is None
+    return gone
+
+
+def test_those_in_doubt_are_listed_and_no_others(app: Oncely) -> None:
+    assert app.requests_in_doubt() == []
+    begin(app, mark("in flight"))
+    done = mark("done")
+    begin(app, done)
+    ask(app, requests.done(done, CREATED))
+    forgotten = mark("forgotten", hold_us=0, keep_us=0)
+    begin(app, forgotten)
+    leave(app, "first")
+    leave(app, "second", scope="")
+    failed = mark("failed")
+    begin(app, failed)
+    ask(app, requests.let_go(failed))
+    found = app.requests_in_doubt()
+    assert {(each.key, each.caller) for each in found} == {
+        ("first", "ann"),
+        ("second", ""),
+        ("failed", "ann"),
+    }
+    for each in found:
+        assert each.begun_at <= each.unknown_since < each.forgotten_at
+    assert [each.key for each in app.requests_in_doubt(limit=1)] == ["first"]
+    assert asyncio.run(app.arequests_in_doubt()) == found
+
+
+@pytest.mark.parametrize(("body", "sent"), [({"charge": 7}, b'{"charge":7}'), (None, b"")])
+def test_a_person_says_that_it_happened_and_what_its_client_is_told(
+    app: Oncely, body: Any, sent: bytes
+) -> None:
+    late = leave(app)
+    app.resolve_request("k", happened=True, status=201, body=body)
+    assert app.requests_in_doubt() == []
+    found = seen(app)
+    assert (found.state, found.status, found.body) == ("done", 201, sent)
+    # A server that was only slow does not overwrite what a client may have been told.
+    assert not ask(app, requests.done(late, CREATED))
+    assert seen(app) == found
+    let_days_pass(app, 0.9)
+    assert seen(app) == found
+    let_days_pass(app, 0.2)
+    assert begin(app, mark()) is None
+
+
+def test_a_person_says_that_it_did_not_happen_and_the_next_runs(app: Oncely) -> None:
+    late = leave(app)
+    asyncio.run(app.aresolve_request("k", happened=False))
+    assert begin(app, mark()) is None
+    assert not ask(app, requests.done(late, CREATED))
+    assert seen(app).state == "in_flight"
+
+
+def test_the_caller_is_asked_for_only_if_there_are_several(app: Oncely) -> None:
+    leave(app, scope="ann")
+    leave(app, scope="")
+    with pytest.raises(InvalidInput, match="'ann'"):
+        app.resolve_request("k", happened=False)
+    app.resolve_request("k", happened=False, caller="")
+    assert [each.caller for each in app.requests_in_doubt()] == ["ann"]
+    app.resolve_request("k", happened=False)
+    assert app.requests_in_doubt() == []
+
+
+def test_only_what_is_in_doubt_can_be_answered_for(app: Oncely) -> None:
+    leave(app, "other")
+    with pytest.raises(RequestNotFound, match="in doubt is: 'other'"):
+        app.resolve_request("k", happened=False)
+    running = mark()
+    begin(app, running)
+    with pytest.raises(RequestNotFound):
+        app.resolve_request("k", happened=False)
+    with pytest.raises(InProgress):
+        app.resolve_request("k", happened=True, status=200, caller="ann")
+    ask(app, requests.done(running, CREATED))
+    with pytest.raises(RequestNotFound):
+        app.resolve_request("k", happened=False, caller="ann")
+    assert seen(app).body == CREATED.body
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"happened": 1},
+        {"happened": True},
+        {"happened": True, "status": 99},
+        {"happened": True, "status": True},
+        {"happened": True, "status": 200, "body": object()},
+        {"happened": False, "status": 200},
+        {"happened": False, "body": {}},
+        {"happened": False, "caller": 7},
+    ],
+)
+def test_answers_that_cannot_be(app: Oncely, bad: dict[str, Any]) -> None:
+    leave(app)
+    with pytest.raises(InvalidInput):
+        app.resolve_request("k", **bad)
+    with pytest.raises(InvalidInput):
+        app.requests_in_doubt(limit=0)
+    assert len(app.requests_in_doubt()) == 1
+
+
+def test_an_answer_that_is_sent_again_is_the_same_answer(app: Oncely) -> None:
+    leave(app)
+    for again in (False, True):
+        ask(app, requests.resolve("ann", "k", None, again=again))
+    assert app.requests_in_doubt() == []

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from oncely import Oncely
-from tests.engine.steps import let_days_pass
+from oncely import InProgress, Oncely
+from tests.engine.steps import let_days_pass, sql
 from tests.surface.asgi_server import Server, serve
 
 
@@ -105,6 +105,40 @@ def test_a_server_that_is_killed_in_the_middle_leaves_a_doubt_that_is_shown(
         assert post(server, path=path).status_code == 201
         assert post(server, path=path).headers["Idempotent-Replayed"] == "true"
     assert lines(charges) == ["1", "1"], "declared: it may run again"
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_person_ends_the_doubt_that_a_killed_server_left(
+    app: Oncely, charges: Path, tmp_path: Path, pool: ThreadPoolExecutor, happened: bool
+) -> None:
+    gate = tmp_path / "gate"
+    path = f"/charge?gate={gate}"
+    with serve(app.url, charges) as server:
+        running = begin(pool, server, charges, gate)
+        [(key,)] = sql(app, "select key from oncely.request")
+        with pytest.raises(InProgress):
+            app.resolve_request(key, happened=False, caller="")
+        server.end(signal.SIGKILL)
+        with pytest.raises(httpx2.TransportError):
+            running.result()
+    gate.touch()
+    with serve(app.url, charges) as server:
+        let_days_pass(app, 0.01)
+        assert code(post(server, path=path)) == (409, "outcome_unknown")
+        [doubt] = app.requests_in_doubt()
+        if happened:
+            app.resolve_request(doubt.key, happened=True, status=202, body={"charge": 1})
+        else:
+            app.resolve_request(doubt.key, happened=False)
+        answer, repeat = post(server, path=path), post(server, path=path)
+    assert answer.status_code == repeat.status_code == (202 if happened else 201)
+    assert answer.json() == repeat.json()
+    assert (answer.headers.get("Idempotent-Replayed") == "true") == happened
+    assert repeat.headers["Idempotent-Replayed"] == "true"
+    if happened:
+        assert answer.json() == {"charge": 1}
+        assert answer.headers["content-type"] == "application/json"
+    assert len(lines(charges)) == (1 if happened else 2)
 
 
 def test_a_server_that_wakes_up_late_does_not_overwrite_its_successor(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Generator
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from oncely.flow.effect import Ask, Call, Steps
+from oncely.flow.drive import Ask, Rest
 from oncely.model import payload
 from oncely.model.effect import RESULT_LIMIT_BYTES
 from oncely.model.errors import EffectMismatch, InProgress, InvalidInput
@@ -21,8 +21,10 @@ from oncely.store.ledger.books import Books
 from oncely.store.ledger.plans import Intent, Taken
 from oncely.store.ledger.waits import is_wait_over
 from oncely.store.plan import Plan, arun, run
+from oncely.store.sql import Library
 
 T = TypeVar("T")
+_Steps = Generator[Ask | Rest, Any, T]
 _REST_SECONDS: Final = 0.05
 
 
@@ -62,7 +64,7 @@ class Block:
         if awaits(self._tx):
             raise InvalidInput("tx is async: use `async with ledger.transaction(...)`")
         self._borrowed(borrow(self._tx))
-        return run(self._enter(time.sleep), self._act)
+        return run(self._enter(), self._act)
 
     def __exit__(
         self,
@@ -74,7 +76,7 @@ class Block:
 
     async def __aenter__(self) -> LedgerEntry:
         self._borrowed(await aborrow(self._tx))
-        return await arun(self._enter(asyncio.sleep), self._aact)
+        return await arun(self._enter(), self._aact)
 
     async def __aexit__(
         self,
@@ -101,7 +103,7 @@ class Block:
 
         self._caller = msgspec.structs.replace(caller, execute=execute)
 
-    def _enter(self, rest: Callable[[float], Any]) -> Steps[LedgerEntry]:
+    def _enter(self) -> _Steps[LedgerEntry]:
         """The database waits for whoever has the key. SQLite's wait is as long as the connection
         says, so there it may take several."""
         deadline = time.monotonic() + self._wait_seconds
@@ -115,7 +117,7 @@ class Block:
                     raise
                 if time.monotonic() + _REST_SECONDS > deadline:
                     raise InProgress(self._intent.name, self._wait_seconds) from error
-            yield Call(rest, (_REST_SECONDS,))
+            yield Rest(_REST_SECONDS)
         return self._known(taken)
 
     def _take(self, wait_seconds: float) -> Plan[Taken]:
@@ -132,7 +134,7 @@ class Block:
         self._entry = LedgerEntry(self._intent.name, fresh=taken.fresh, result=result)
         return self._entry
 
-    def _exit(self, error: BaseException | None) -> Steps[None]:
+    def _exit(self, error: BaseException | None) -> _Steps[None]:
         assert self._entry is not None
         if error is not None:
             yield Ask(lambda _: plans.undo())
@@ -148,21 +150,22 @@ class Block:
                 ) from trouble
             raise
 
-    def _act(self, wanted: Ask | Call) -> Any:
-        if isinstance(wanted, Call):
-            return wanted.function(*wanted.arguments)
-        caller, library = self._caller, self._books.library
-        assert caller is not None
-        assert library is not None
+    def _act(self, wanted: Ask | Rest) -> Any:
+        if isinstance(wanted, Rest):
+            return time.sleep(wanted.seconds)
+        caller, library = self._parts()
         return run(wanted.make(False), lambda statement: caller.ask(library, statement))
 
-    async def _aact(self, wanted: Ask | Call) -> Any:
-        if isinstance(wanted, Call):
-            return await wanted.function(*wanted.arguments)
-        caller, library = self._caller, self._books.library
-        assert caller is not None
-        assert library is not None
+    async def _aact(self, wanted: Ask | Rest) -> Any:
+        if isinstance(wanted, Rest):
+            return await asyncio.sleep(wanted.seconds)
+        caller, library = self._parts()
         return await arun(wanted.make(False), partial(caller.aask, library))
+
+    def _parts(self) -> tuple[Caller, Library]:
+        assert self._caller is not None
+        assert self._books.library is not None
+        return self._caller, self._books.library
 
 
 def _is_over(error: BaseException) -> bool:

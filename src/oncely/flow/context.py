@@ -7,11 +7,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import cached_property
 from typing import Any, Unpack
 
+from msgspec import UNSET
+
 from oncely.flow.complete import Completion
-from oncely.flow.effect import Effects, Steps, adrive, drive
+from oncely.flow.drive import Steps, adrive, drive
+from oncely.flow.effect import Effects
 from oncely.flow.enqueue import Enqueuer
+from oncely.model import payload
 from oncely.model.effect import OnDoubt, check_name
 from oncely.model.errors import InvalidInput
 from oncely.model.job import NewJob, Options
@@ -31,7 +36,6 @@ class Context:
     def __init__(
         self,
         claimed: Claimed,
-        payload: Any,
         *,
         max_attempts: int,
         deadline: float | None,
@@ -41,23 +45,64 @@ class Context:
         is_async: bool,
     ) -> None:
         self.job_id = claimed.job_id
-        self.execution_id = claimed.execution_id
-        self.attempt = claimed.attempt
         self.max_attempts = max_attempts
-        self.epoch = claimed.fence.epoch
         self.kind = claimed.kind
         self.queue = claimed.queue
-        self.payload = payload
         self.deadline = deadline
         self.begun = time.monotonic()
         self.thread: Future[Any] | None = None
-        self.effects = Effects(claimed.job_id, claimed.fence)
-        self.completion = Completion(engine, store_threads, claimed, self.effects)
+        self._payload: Any = UNSET
+        self._claimed = claimed
         self._engine = engine
         self._store_threads = store_threads
         self._enqueuer = enqueuer
         self._is_async = is_async
-        self._children: Counter[tuple[str, str | None]] = Counter()
+
+    @property
+    def execution_id(self) -> str:
+        return self._claimed.execution_id
+
+    @property
+    def attempt(self) -> int:
+        return self._claimed.attempt
+
+    @property
+    def epoch(self) -> int:
+        return self._claimed.fence.epoch
+
+    @property
+    def payload(self) -> Any:
+        if self._payload is UNSET:
+            self._payload = payload.decode(self._claimed.payload)
+        return self._payload
+
+    # Made when they are asked for: most executions need neither.
+    @cached_property
+    def effects(self) -> Effects:
+        return Effects(self.job_id, self._claimed.fence)
+
+    @cached_property
+    def completion(self) -> Completion:
+        return Completion(self._engine, self._store_threads, self._claimed, self.effects)
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether it has used a verb of the effect layer."""
+        return "effects" in self.__dict__
+
+    @property
+    def only_returned(self) -> bool:
+        """Whether there is nothing to tell of it but its result."""
+        return not self.has_effects or not (self.completion.begun or self.effects.repeats)
+
+    @property
+    def may_be_completed(self) -> bool:
+        """Whether the handler may have completed its job itself."""
+        return self.has_effects and self.completion.begun
+
+    @cached_property
+    def _children(self) -> Counter[tuple[str, str | None]]:
+        return Counter()
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -119,7 +164,7 @@ class Context:
     ) -> Any:
         """Enqueue a child. Without an idempotency key of its own it gets one that is derived from
         this job, the kind and how many such children came before: a rerun makes no second child."""
-        if tx is None and self.completion.is_inside:
+        if tx is None and self.has_effects and self.completion.is_inside:
             raise InvalidInput(
                 f"a child of kind {kind!r} inside ctx.transaction(): give tx=tx, so that it is "
                 "there if and only if the transaction commits"

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from oncely.flow.context import Context
 from oncely.flow.handler import Handler
@@ -29,6 +29,7 @@ from oncely.model.outcome import (
 )
 from oncely.store.claim import Claimed
 
+RETURNED_NOTHING: Final = Returned("null")
 Call = Callable[[Context], Awaitable[Any]]
 Middleware = Callable[[Context, Call], Awaitable[Any]]
 
@@ -48,9 +49,14 @@ async def execute(
         arguments = handler.arguments(context, claimed.payload)
     except Exception as error:
         return Raised(_failure(error, "the payload does not fit the handler: "), retryable=False)
-    limit = asyncio.timeout(timeout_seconds)
+    limit: asyncio.Timeout | None = None
     try:
-        async with limit:
+        if timeout_seconds is not None:
+            async with (limit := asyncio.timeout(timeout_seconds)):
+                value = await _chain(handler, arguments, middleware, threads)(context)
+        elif handler.is_async and not middleware:
+            value = await handler.function(*arguments)
+        else:
             value = await _chain(handler, arguments, middleware, threads)(context)
     except Nack as error:
         return Raised(_failure(error), retryable=error.retryable)
@@ -59,8 +65,13 @@ async def execute(
     except Cancel as error:
         return Cancelled(_failure(error))
     except Exception as error:
-        told = f"no end within {timeout_seconds} seconds" if limit.expired() else ""
+        expired = limit is not None and limit.expired()
+        told = f"no end within {timeout_seconds} seconds" if expired else ""
         return Raised(_failure(error, told))
+    if value is None:
+        return RETURNED_NOTHING
+    if isinstance(value, Ending):  # of our own handlers: no traceback is made of it
+        return value
     try:
         return Returned(payload.encode(value, max_bytes=max_result_bytes))
     except InvalidInput as error:
@@ -70,6 +81,8 @@ async def execute(
 def with_doubt(ending: Ending, context: Context) -> Ending:
     """An effect without a known end is not forgotten, whatever the handler made of it: a person
     must say, or the next execution asks."""
+    if not context.has_effects:
+        return ending
     begun = dict(context.effects.open)  # a handler in a thread may still be at it
     if not begun:
         return ending

@@ -27,6 +27,8 @@ class Handler(msgspec.Struct, frozen=True):
         """What the function is called with. A payload that does not fit raises ValueError."""
         if not self.takes_payload:
             return (context,)
+        if self.payload_type is Any:
+            return context, context.payload
         return context, _convert(text, self.payload_type)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -118,32 +117,3 @@ def kept(value: Any) -> tuple[Source, str | None]:
         return "returned", payload.encode(value, max_bytes=RESULT_LIMIT_BYTES)
     except InvalidInput:
         return "unkept", None
-
-
-def proves_not_done(error: BaseException, not_done: tuple[type[BaseException], ...]) -> bool:
-    """Whether the error shows that nothing was sent: a refused connection, or one of those that
-    the caller knows. A time-out shows nothing."""
-    return isinstance(error, not_done) or _refused(error, depth=10)
-
-
-def _refused(error: BaseException, depth: int) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        # One per address of the other side: all of them must have refused.
-        return all(_refused(member, depth - 1) for member in error.exceptions)
-    if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
-        return True
-    return depth > 0 and any(_refused(cause, depth - 1) for cause in _causes(error))
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """How the HTTP clients wrap what the socket said. Not `__context__`: that may be an earlier
-    error which was dealt with."""
-    candidates = (
-        error.__cause__,
-        getattr(error, "reason", None),
-        getattr(error, "os_error", None),
-        *error.args,
-    )
-    for candidate in candidates:
-        if isinstance(candidate, BaseException) and candidate is not error:
-            yield candidate

@@ -26,6 +26,11 @@ class InvalidInput(UsageError, ValueError):
     """An argument is not of the form that was expected. Nothing was stored."""
 
 
+class PushRefused(InvalidInput):
+    """A push target that may not be: it leads to an address that is not public, or it is no URL
+    that a job could be pushed to. Nothing was stored."""
+
+
 class KeyConflict(UsageError):
     """An idempotency key came back with another kind or payload. Nothing was stored.
 
@@ -90,6 +95,31 @@ class ScheduleDeclared(UsageError):
         )
 
 
+class TokenNotFound(UsageError, LookupError):
+    """No token has this id or, where a valid one is needed, it was revoked or has expired."""
+
+    def __init__(self, token_id: str, *, valid: bool = False) -> None:
+        self.token_id = token_id
+        wanted = "valid token" if valid else "token"
+        super().__init__(
+            f"there is no {wanted} {token_id!r} in this store: `oncely token list` shows them"
+        )
+
+
+class NotOverHttp(UsageError):
+    """This takes the store itself, and this `Oncely` reaches it through a server."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} cannot be done through a server: it takes a connection to the store's own "
+            "database. Use an Oncely with the store's URL (sqlite:///… or postgresql://…) for it"
+        )
+
+
+class AccessRefused(UsageError):
+    """The server refuses the API key, or what this key asks for."""
+
+
 class EffectMismatch(UsageError):
     """An effect of the same name came back with other arguments, or as another verb. It was not
     done. `job_id` is None for an entry of a `Ledger`."""
@@ -112,6 +142,15 @@ class EffectNotFound(UsageError, LookupError):
         self.name = name
         there = ", ".join(map(repr, in_doubt)) or "nothing"
         super().__init__(f"{_effect(job_id, name)} is not in doubt; in doubt is: {there}")
+
+
+class RequestNotFound(UsageError, LookupError):
+    """No HTTP request with this idempotency key is in doubt."""
+
+    def __init__(self, key: str, in_doubt: list[str]) -> None:
+        self.key = key
+        there = ", ".join(map(repr, in_doubt)) or "none"
+        super().__init__(f"no request with key {key!r} is in doubt; in doubt is: {there}")
 
 
 class InDoubt(RaceError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from hashlib import sha256
 from typing import Final, Literal
 
@@ -61,6 +62,17 @@ class Seen(msgspec.Struct, frozen=True):
     status: int | None
     headers: str | None
     body: bytes | None
+
+
+class RequestInDoubt(msgspec.Struct, frozen=True):
+    """A request that began, and nobody knows what it did: its server died, or it ended without a
+    response. `caller` is what the function `scope=` named it, empty if there was none."""
+
+    caller: str
+    key: str
+    begun_at: datetime
+    unknown_since: datetime
+    forgotten_at: datetime
 
 
 def parse_key(values: Sequence[bytes]) -> str:

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from oncely.model.errors import StoreUnavailable
-from oncely.model.request import Response, Seen
+from oncely.model.errors import InProgress, RequestNotFound, StoreUnavailable
+from oncely.model.request import RequestInDoubt, Response, Seen
+from oncely.store.look import moment
 from oncely.store.plan import Plan, Statement
 
 _ROUNDS: Final = 10
@@ -92,6 +93,27 @@ def let_go(mark: Mark) -> Plan[bool]:
 def clear(mark: Mark) -> Plan[bool]:
     """A repeat may run."""
     return bool((yield Statement("request_clear", mark.params())))
+
+
+def doubts(key: str | None, limit: int) -> Plan[list[RequestInDoubt]]:
+    rows = yield Statement("request_doubts", {"key": key, "limit": limit})
+    return [RequestInDoubt(caller, name, *map(moment, times)) for caller, name, *times in rows]
+
+
+def resolve(caller: str, key: str, response: Response | None, *, again: bool) -> Plan[None]:
+    """A person's answer, in a transaction: what its client is to be told, or None if it had no
+    effect. `again`: it was sent before, and no doubt is left then."""
+    mine = {"scope": caller, "key": key}
+    if response is None:
+        resolved = yield Statement("request_did_not", mine)
+    else:
+        resolved = yield Statement("request_happened", {**mine, **msgspec.structs.asdict(response)})
+    if resolved or again:
+        return
+    rows = yield Statement("request_look", mine)
+    if rows and _seen(*rows[0]).state == "in_flight":
+        raise InProgress(key, 0)
+    raise RequestNotFound(key, [doubt.key for doubt in (yield from doubts(None, 10))])
 
 
 def prune(limit: int) -> Plan[int]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from oncely.model.job import NewJob, Options, Receipt, Receipts
 from oncely.store.engine import Finding
 from oncely.surface.base import twin
 from oncely.surface.flowing import Flowing
 from oncely.surface.looking import Looking
+from oncely.surface.requesting import Requesting
 from oncely.surface.running import Running
 from oncely.surface.scheduling import Scheduling
 from oncely.surface.steering import Steering
+from oncely.surface.tokening import Tokening
 
 
-class Oncely(Looking, Steering, Flowing, Running, Scheduling):
+class Oncely(Looking, Steering, Flowing, Running, Scheduling, Tokening, Requesting):
     """A queue in a store: `sqlite:///jobs.db`, or `postgresql://…` for production.
 
     Without a URL it is `$ONCELY_URL`, else `sqlite:///oncely.db`. On SQLite the tables make
@@ -84,25 +85,3 @@ class Oncely(Looking, Steering, Flowing, Running, Scheduling):
         return self._engine.examine()
 
     aexamine = twin(examine)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()

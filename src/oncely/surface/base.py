@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import Callable, Coroutine
@@ -22,6 +21,7 @@ from oncely.flow.schedule import Schedules
 from oncely.model.errors import JobNotFound
 from oncely.model.retention import Retention
 from oncely.store.url import open_engine
+from oncely.surface.closing import Closing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Pausable(Protocol):
     def resume(self) -> None: ...
 
 
-class Base:
+class Base(Closing):
     def __init__(
         self,
         url: str | None = None,
@@ -56,9 +56,12 @@ class Base:
         schema: str = "oncely",
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
         retention: Retention = DEFAULT_RETENTION,
+        api_key: str | None = None,
     ) -> None:
         self.url = url if url is not None else os.environ.get("ONCELY_URL") or DEFAULT_URL
-        self._engine = open_engine(self.url, schema=schema)
+        if api_key is None:
+            api_key = os.environ.get("ONCELY_API_KEY") or None
+        self._engine = open_engine(self.url, schema=schema, api_key=api_key)
         self._max_payload_bytes = max_payload_bytes
         self._retention = retention
         self._registry = Registry()
@@ -91,9 +94,6 @@ class Base:
         self._results.close()
         self._executor.shutdown()
         self._engine.close()
-
-    async def aclose(self) -> None:
-        await asyncio.to_thread(self.close)
 
 
 def twin(

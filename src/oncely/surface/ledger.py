@@ -2,45 +2,70 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from itertools import chain
-from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar, get_args
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, get_args
 
 from oncely.flow.aside import aside
 from oncely.flow.block import Block
-from oncely.flow.effect import Ask, Call, Steps, adrive, drive, whole
+from oncely.flow.drive import Ask, Steps, adrive, drive, drive_on_loop
 from oncely.flow.entries import Entries, intend
+from oncely.flow.protocol import Terms
 from oncely.model import payload
 from oncely.model.effect import RESULT_LIMIT_BYTES, OnDoubt, check_note
 from oncely.model.errors import InvalidInput
 from oncely.model.keys import check_key, shown
-from oncely.store.engine import Access
 from oncely.store.ledger import plans
 from oncely.store.ledger.books import open_books
 from oncely.store.ledger.lent import Lent
 from oncely.store.ledger.plans import Doubt
-from oncely.store.plan import Plan, arun
+from oncely.store.plan import Plan
 from oncely.surface.base import carry_over_forks
+from oncely.surface.closing import Closing
 from oncely.surface.steering import user
 from oncely.worker.hold import Holder, NoHolder
 
+P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 LedgerVerb = Literal["step", "fence", "transaction"]
 LEASE_SECONDS: Final = 20.0
 LENT_LEASE_SECONDS: Final = 300.0
 WAIT_SECONDS: Final = 30.0
-YOUNGEST_DAYS: Final = 1.0
 _THREADS: Final = 4
 _DAY_US: Final = 86_400_000_000
 
 
-class Ledger:
+def faces(
+    verb: Callable[Concatenate[Ledger, P], Steps[T]],
+) -> tuple[
+    Callable[Concatenate[Ledger, P], T],
+    Callable[Concatenate[Ledger, P], Coroutine[Any, Any, T]],
+]:
+    """A verb in both its forms: one that blocks, and its async twin."""
+
+    @wraps(verb)
+    def called(self: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
+        return drive(verb(self, *args, **options), self._engine)
+
+    @wraps(verb)
+    async def awaited(self: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
+        steps = verb(self, *args, **options)
+        if self._lent is not None:
+            return await drive_on_loop(steps, self._lent.arun, late=None)
+        return await adrive(steps, self._engine, self._executor)
+
+    name = verb.__name__.removeprefix("_")
+    called.__name__, awaited.__name__ = name, f"a{name}"
+    called.__qualname__, awaited.__qualname__ = f"Ledger.{name}", f"Ledger.a{name}"
+    awaited.__doc__ = f"The async twin of `{name}`."
+    return called, awaited
+
+
+class Ledger(Closing):
     """What happened once, by key: in your own database, for webhooks, consumers, tasks and buttons.
 
     `where` is a URL (PostgreSQL, SQLite, MySQL or MariaDB through SQLAlchemy, Redis), an Engine of
@@ -96,23 +121,17 @@ class Ledger:
             tx = self._lent.connection
         return Block(self._engine, intend(key, "transaction", args), tx, self._wait_seconds)
 
-    def step(
+    def _step(
         self, key: str, function: Callable[..., Any], *args: Any, key_ttl: float | None = None
-    ) -> Any:
+    ) -> Steps[Any]:
         """Do what may be repeated: `function(*args)`, until its result is recorded, then never
         again; a repeat returns the recorded result. `key_ttl` is how many seconds the other side
         remembers the key that you give it: after that a repeat is in doubt."""
-        return self._drive(self._entries.step(key, function, args, key_ttl=key_ttl, on_loop=False))
+        return self._entries.do(key, Terms("step", function, args, key_ttl=key_ttl))
 
-    async def astep(
-        self, key: str, function: Callable[..., Any], *args: Any, key_ttl: float | None = None
-    ) -> Any:
-        """The async twin of `step`; the function may be async."""
-        return await self._adrive(
-            self._entries.step(key, function, args, key_ttl=key_ttl, on_loop=True)
-        )
+    step, astep = faces(_step)
 
-    def fence(
+    def _fence(
         self,
         key: str,
         function: Callable[..., Any],
@@ -120,7 +139,7 @@ class Ledger:
         verify: Callable[..., Any] | None = None,
         in_doubt: OnDoubt = "hold",
         not_done: tuple[type[BaseException], ...] = (),
-    ) -> Any:
+    ) -> Steps[Any]:
         """Do what must not be repeated: `function(*args)`, at most once.
 
         If a call ended in the middle of it, `verify(*args)` is asked: None or False means that it
@@ -129,39 +148,10 @@ class Ledger:
         (`retry`), or taken for done (`assume_done`). An exception that is one of `not_done` proves
         that nothing happened.
         """
-        return self._drive(
-            self._entries.fence(
-                key,
-                function,
-                args,
-                verify=verify,
-                in_doubt=in_doubt,
-                not_done=not_done,
-                on_loop=False,
-            )
-        )
+        terms = Terms("fence", function, args, verify=verify, in_doubt=in_doubt, not_done=not_done)
+        return self._entries.do(key, terms)
 
-    async def afence(
-        self,
-        key: str,
-        function: Callable[..., Any],
-        *args: Any,
-        verify: Callable[..., Any] | None = None,
-        in_doubt: OnDoubt = "hold",
-        not_done: tuple[type[BaseException], ...] = (),
-    ) -> Any:
-        """The async twin of `fence`; the functions may be async."""
-        return await self._adrive(
-            self._entries.fence(
-                key,
-                function,
-                args,
-                verify=verify,
-                in_doubt=in_doubt,
-                not_done=not_done,
-                on_loop=True,
-            )
-        )
+    fence, afence = faces(_fence)
 
     def idempotent(
         self,
@@ -191,16 +181,17 @@ class Ledger:
 
         return decorate
 
-    def in_doubt(self, *, limit: int = 100) -> list[Doubt]:
+    def _in_doubt(self, *, limit: int = 100) -> Steps[list[Doubt]]:
         """The entries that began and nobody knows the end of, the longest first: their calls are
         gone, and nobody came back who could find out."""
-        return self._engine.run(lambda _: plans.doubts(limit), "read")
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise InvalidInput(f"limit is {shown(limit)}; expected a number from 1")
+        found: list[Doubt] = yield Ask(lambda _: plans.doubts(limit), "read")
+        return found
 
-    async def ain_doubt(self, *, limit: int = 100) -> list[Doubt]:
-        """The async twin of `in_doubt`."""
-        return await self._arun(lambda _: plans.doubts(limit), "read")
+    in_doubt, ain_doubt = faces(_in_doubt)
 
-    def resolve(
+    def _resolve(
         self,
         key: str,
         *,
@@ -208,104 +199,41 @@ class Ledger:
         result: Any = None,
         note: str | None = None,
         by: str | None = None,
-    ) -> None:
+    ) -> Steps[None]:
         """Say whether an entry in doubt happened. If it did, `result` is what its function would
         have returned, and it is not done again. If not, the next call does it. Who said so, when
         and with what `note` is kept."""
-        self._engine.run(_answer(key, happened, result, note, by), "transaction")
+        yield Ask(_answer(key, happened, result, note, by))
 
-    async def aresolve(
-        self,
-        key: str,
-        *,
-        happened: bool,
-        result: Any = None,
-        note: str | None = None,
-        by: str | None = None,
-    ) -> None:
-        """The async twin of `resolve`."""
-        await self._arun(_answer(key, happened, result, note, by), "transaction")
+    resolve, aresolve = faces(_resolve)
 
-    def prune(self, *, older_than_days: float) -> int:
+    def _prune(self, *, older_than_days: float) -> Steps[int]:
         """Forget what was done that long ago; how many entries that were. What is forgotten will
         be done again if it comes again, so less than a day is refused. What is in doubt, or whose
         end is not known, is never forgotten."""
-        age_us = _age_us(older_than_days)
+        age_us = round(_seconds(older_than_days, "older_than_days", at_least=1.0) * _DAY_US)
         pruned = 0
-        while batch := self._engine.run(lambda _: plans.prune(age_us), "transaction"):
+        while batch := (yield Ask(lambda _: plans.prune(age_us))):
             pruned += batch
         return pruned
 
-    async def aprune(self, *, older_than_days: float) -> int:
-        """The async twin of `prune`."""
-        age_us = _age_us(older_than_days)
-        pruned = 0
-        while batch := await self._arun(lambda _: plans.prune(age_us), "transaction"):
-            pruned += batch
-        return pruned
+    prune, aprune = faces(_prune)
 
     def migrate(self) -> list[str]:
         """Make the ledger's table, or bring it up to date; the names of what was applied. Safe to
         repeat, and safe from many processes at once."""
         return self._engine.migrate()
 
-    def close(self) -> None:
-        self._holder.close()
-        self._executor.shutdown()
-        self._engine.close()
-
     async def amigrate(self) -> list[str]:
         """The async twin of `migrate`."""
         if self._lent is not None:
             return await self._lent.amigrate()
-        return await asyncio.to_thread(self.migrate)
+        return await aside(self._executor, self.migrate)
 
-    async def aclose(self) -> None:
-        await asyncio.to_thread(self.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def _arun(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
-        if self._lent is not None:
-            return await self._lent.arun(make, access)
-        return await aside(self._executor, self._engine.run, make, access)
-
-    def _drive(self, steps: Steps[Any]) -> Any:
-        return drive(steps, self._engine)
-
-    async def _adrive(self, steps: Steps[Any]) -> Any:
-        if self._lent is None:
-            return await adrive(steps, self._engine, self._executor)
-        return await arun(steps, self._act_on_lent)
-
-    async def _act_on_lent(self, wanted: Ask | Call) -> Any:
-        assert self._lent is not None
-        if isinstance(wanted, Ask):
-            return await whole(self._lent.arun(wanted.make, wanted.access))
-        if inspect.iscoroutinefunction(wanted.function):
-            return await wanted.function(*wanted.arguments)
-        value = await asyncio.to_thread(wanted.function, *wanted.arguments)
-        return await value if inspect.isawaitable(value) else value
+    def close(self) -> None:
+        self._holder.close()
+        self._executor.shutdown()
+        self._engine.close()
 
 
 def _answer(
@@ -322,10 +250,6 @@ def _answer(
     return lambda again: plans.resolve(
         key, happened=happened, result=text, by_whom=by_whom, note=note, again=again
     )
-
-
-def _age_us(older_than_days: Any) -> int:
-    return round(_seconds(older_than_days, "older_than_days", at_least=YOUNGEST_DAYS) * _DAY_US)
 
 
 def _decorated(

@@ -63,7 +63,8 @@ UNKNOWN: Final = Problem(
     "The outcome of the first request is not known",
     "A request with this Idempotency-Key was begun and ended without a response: what it did is "
     "not known, and it is not run again. Find out whether it took effect; if it did not, send it "
-    "with a new key.",
+    "with a new key. Who runs this service can say what happened; then a repeat with this key is "
+    "answered.",
 )
 MISMATCH: Final = Problem(
     422,

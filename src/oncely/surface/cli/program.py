@@ -13,17 +13,21 @@ from typing import Any, Final
 from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
 
 from oncely.model.errors import InvalidInput, KeyConflict, KeyWarning, OncelyError
+from oncely.surface.cli.bench.command import bench
 from oncely.surface.cli.demo.command import demo
 from oncely.surface.cli.dlq import dlq
 from oncely.surface.cli.enqueue import enqueue, payload_from_stdin
 from oncely.surface.cli.jobs import jobs
 from oncely.surface.cli.keys import keys
 from oncely.surface.cli.queues import queues
+from oncely.surface.cli.requests import requests
 from oncely.surface.cli.resolve import resolve
 from oncely.surface.cli.say import Screen, complain
 from oncely.surface.cli.schedules import schedules
+from oncely.surface.cli.serve import serve
 from oncely.surface.cli.show import show
 from oncely.surface.cli.steer import cancel, replay
+from oncely.surface.cli.token import token
 from oncely.surface.cli.upkeep import doctor, migrate
 from oncely.surface.cli.worker import worker
 
@@ -34,10 +38,10 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
 COMMANDS: Final[dict[str, tuple[Callable[..., Any], ...]]] = {
-    "Jobs": (enqueue, jobs, show, cancel, replay, resolve, dlq, keys),
-    "Run": (worker, queues, schedules),
+    "Jobs": (enqueue, jobs, show, cancel, replay, resolve, dlq, keys, requests),
+    "Run": (worker, serve, queues, schedules, token),
     "Store": (migrate, doctor),
-    "See it work": (demo,),
+    "See it work": (demo, bench),
 }
 
 

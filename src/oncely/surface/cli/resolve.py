@@ -44,13 +44,12 @@ def resolve(
         $ oncely resolve 0199a5c2-6f8e-7d31-9c55-2f6f0a1b7e42 charge --happened --note "paid"
         $ oncely resolve 0199a5c2-6f8e-7d31-9c55-2f6f0a1b7e42 charge --did-not-happen
     """
-    if happened == did_not_happen:
-        both = "both are given" if happened else "neither is given"
-        raise InvalidInput(f"expected one of --happened and --did-not-happen; {both}")
+    refuse_both_or_neither(happened, did_not_happen)
     if result is not None and not happened:
         raise InvalidInput("--result goes with --happened: what did not happen has none")
     with opened(options) as app:
-        app.resolve(job_id, effect, happened=happened, result=_decoded(result), note=note, by=by)
+        value = decoded(result, "--result")
+        app.resolve(job_id, effect, happened=happened, result=value, note=note, by=by)
         job = app.get(job_id)
     state = job.state if job else None
     if options.json:
@@ -62,13 +61,19 @@ def resolve(
     screen().print(visible(f"resolved effect {effect!r} of job {job_id}, {told}; {state}{still}"))
 
 
-def _decoded(text: str | None) -> object:
+def refuse_both_or_neither(happened: bool, did_not_happen: bool) -> None:
+    if happened == did_not_happen:
+        both = "both are given" if happened else "neither is given"
+        raise InvalidInput(f"expected one of --happened and --did-not-happen; {both}")
+
+
+def decoded(text: str | None, option: str) -> object:
     if text is None:
         return None
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise InvalidInput(
-            f"--result is not JSON ({error}): expected a JSON value such as '{{\"id\": 1}}' or "
+            f"{option} is not JSON ({error}): expected a JSON value such as '{{\"id\": 1}}' or "
             "'\"text\"'"
         ) from None

@@ -1,0 +1,201 @@
+"""The protocol of step and fence: intent, effect, outcome. Of jobs and of a `Ledger` alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, ClassVar, assert_never
+
+import msgspec
+
+from oncely.flow.drive import Ask, Call, Steps
+from oncely.model import payload
+from oncely.model.effect import (
+    Entry,
+    OnDoubt,
+    Source,
+    Verb,
+    check_key_ttl,
+    check_on_doubt,
+    judge,
+    kept,
+)
+from oncely.model.errors import EffectMismatch, InDoubt, InvalidInput
+from oncely.model.proof import proves_not_done
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What is to be done, and what the caller declared of it."""
+
+    verb: Verb
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    key_ttl: float | None = None
+    verify: Callable[..., Any] | None = None
+    in_doubt: OnDoubt = "hold"
+    not_done: tuple[type[BaseException], ...] = ()
+
+    def check(self, called: str) -> None:
+        if not callable(self.function):
+            raise InvalidInput(
+                f"{called} got {self.function!r}; expected a function, and its arguments after it"
+            )
+        if self.verify is not None and not callable(self.verify):
+            raise InvalidInput(f"verify is {self.verify!r}; expected a function of the arguments")
+        check_key_ttl(self.key_ttl)
+        check_on_doubt(self.in_doubt)
+        try:
+            isinstance(None, self.not_done)
+        except TypeError:
+            raise InvalidInput(
+                f"not_done is {self.not_done!r}; expected a tuple of classes of exceptions"
+            ) from None
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Whether somebody has to say what happened, if it is begun and its end is not known."""
+        return self.verb == "fence" and self.verify is None and self.in_doubt == "hold"
+
+
+class Doing(ABC):
+    """One call of step or fence. Where it is written down, and who may go on, is for its heirs."""
+
+    noun: ClassVar[str]
+    before: ClassVar[str]
+    """Who it was that began it before."""
+
+    def __init__(self, job_id: str | None, name: str, fingerprint: str, terms: Terms) -> None:
+        terms.check(self.noun.format(name))
+        self.job_id = job_id
+        self.name = name
+        self.terms = terms
+        self.fingerprint = fingerprint
+        self.first = False
+        """Whether nobody began it before."""
+        self.was_done = False
+        """Whether it was found done, and not done again."""
+        self.doubt: bool | None = None
+        """Whether a person must say what happened; None while there is nothing to say."""
+
+    @abstractmethod
+    def begin(self) -> Steps[Entry | None]:
+        """Write down the intent; what is known already, or None if it is this call's to do."""
+
+    @abstractmethod
+    def retake(self) -> Steps[Entry | None]:
+        """Do anew what was begun before. None if it is this call's to do now; if not, somebody
+        knew more meanwhile."""
+
+    @abstractmethod
+    def evidence(self, source: Source, result: str | None) -> Ask:
+        """That it happened. `ended` gets the answer."""
+
+    @abstractmethod
+    def ended(self, answer: Any, source: Source, result: str | None) -> Any:
+        """Its value, after the evidence is in."""
+
+    @abstractmethod
+    def nothing_happened(self) -> Ask:
+        """That is known, so the intent is forgotten."""
+
+    def hold(self) -> Steps[None]:
+        """It is left for a person who says what happened."""
+        yield from ()
+
+    def left(self, error: BaseException) -> Steps[None]:  # noqa: ARG002
+        """The function failed, and nobody knows what it did before."""
+        yield from ()
+
+    def left_late(self) -> Ask | None:
+        """The same, when nobody waits for it any more."""
+        return None
+
+    def steps(self) -> Steps[Any]:
+        terms = self.terms
+        entry: Entry | None = yield from self.begin()
+        while entry is not None:
+            move = judge(
+                entry,
+                key_ttl=terms.key_ttl,
+                can_ask=terms.verify is not None,
+                on_doubt=terms.in_doubt,
+                verb=terms.verb,
+            )
+            match move:
+                case "recorded":
+                    self.was_done = True
+                    return self.read(entry.source, entry.result)
+                case "assume":
+                    return (yield from self._record("assumed", None))
+                case "hold":
+                    self.doubt = True
+                    yield from self.hold()
+                    raise InDoubt(self.job_id, self.name, self._why(entry))
+                case "ask":
+                    assert terms.verify is not None
+                    found = yield Call(terms.verify, terms.args)
+                    if found is not None and found is not False:
+                        return (yield from self._done(found, verified=True))
+                case "again":
+                    pass
+                case _:
+                    assert_never(move)
+            entry = yield from self.retake()
+        return (yield from self._do())
+
+    def _do(self) -> Steps[Any]:
+        if self.terms.verb == "fence":
+            self.doubt = self.terms.needs_a_person
+        try:
+            value = yield Call(self.terms.function, self.terms.args, self._told_late)
+        except BaseException as error:
+            if self._clears(error):
+                yield self.nothing_happened()
+                self.doubt = None
+            else:
+                yield from self.left(error)
+            raise
+        return (yield from self._done(value))
+
+    def _clears(self, error: BaseException) -> bool:
+        """An error that proves that nothing happened proves it of this time only: what was begun
+        before stays begun."""
+        return self.first and proves_not_done(error, self.terms.not_done)
+
+    def _told_late(self, end: Future[Any]) -> Ask | None:
+        error = end.exception()
+        if error is None:
+            return self.evidence(*kept(end.result()))
+        return self.nothing_happened() if self._clears(error) else self.left_late()
+
+    def _done(self, value: Any, *, verified: bool = False) -> Steps[Any]:
+        source, result = kept(value)
+        if verified and source == "returned":
+            source = "verified"
+        return (yield from self._record(source, result))
+
+    def _record(self, source: Source, result: str | None) -> Steps[Any]:
+        answer = yield self.evidence(source, result)
+        self.doubt = None
+        return self.ended(answer, source, result)
+
+    def read(self, source: Source | None, result: str | None) -> Any:
+        if source == "unkept":
+            raise InvalidInput(
+                f"{self.noun.format(self.name)} happened and is recorded, but what it returned is "
+                "not a JSON value and cannot be kept: let its function return one"
+            )
+        return None if result is None else payload.decode(result)
+
+    def refuse_other(self, entry: Entry) -> None:
+        if entry.fingerprint != self.fingerprint or entry.verb != self.terms.verb:
+            raise EffectMismatch(self.job_id, self.name)
+
+    def _why(self, entry: Entry) -> str:
+        if self.terms.verb == "fence":
+            return f"an earlier {self.before} began it, and did not say how it ended"
+        return (
+            f"it was begun {entry.age_seconds:,.0f} seconds ago, and the other side remembers its "
+            f"key for {self.terms.key_ttl:,.0f}: a repeat might do it twice"
+        )

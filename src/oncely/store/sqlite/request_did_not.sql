@@ -1,0 +1,5 @@
+-- A person knows that it had no effect: as if it had never come.
+delete from oncely_request
+where scope = :scope and key = :key and state = 'in_flight'
+    and held_until <= (select now from oncely_clock)
+returning owner

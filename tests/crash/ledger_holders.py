@@ -1,0 +1,34 @@
+"""A process at work on entries of a ledger: it tells that it is in the middle, and waits."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from oncely import Ledger
+
+VERBS = ("step", "fence")
+
+
+def effect(folder: Path, key: str) -> str:
+    with (folder / key).open("a") as file:
+        file.write("done\n")
+    return f"result of {key}"
+
+
+def hold(url: str, folder: Path, lease_seconds: float) -> None:
+    """One call of each verb at once, under a key that is its name."""
+
+    def slow(key: str) -> str:
+        value = effect(folder, key)
+        (folder / f"{key} is in the middle").touch()
+        while not (folder / "go on").exists():
+            time.sleep(0.02)
+        return value
+
+    with Ledger(url, lease_seconds=lease_seconds) as ledger, ThreadPoolExecutor() as threads:
+        calls: list[Any] = [
+            threads.submit(getattr(ledger, verb), verb, slow, verb) for verb in VERBS
+        ]
+        for call in calls:
+            call.result()
