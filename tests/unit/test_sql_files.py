@@ -12,11 +12,20 @@ ENGINES: list[EngineName] = ["sqlite", "postgres"]
 
 ONLY_ONE_ENGINE = {
     "place": "sqlite: which file a transaction is on; on PostgreSQL the schema answers that",
+    "dead": "postgres: deleted rows stay until a vacuum; on SQLite they are gone at once",
+    "vacuum_lease": "postgres: as before",
+    "vacuum_ready": "postgres: as before",
+    "tidy_lead": "postgres: as before",
     "listen_channel": "postgres: NOTIFY; on SQLite the file's version is looked at",
     "listen_hold": "postgres: as before",
     "listen_release": "postgres: as before",
     "migrations/0003_wake": "postgres: as before",
+    "schema_drop": "postgres: an SQLite store is a file, which is deleted",
     "write_lock": "sqlite: one writer at a time; on PostgreSQL the rows are locked",
+}
+
+ONLY_POSTGRES = {
+    "claim": {"bounds"},  # SQLite has no dead entries to step over
 }
 
 
@@ -42,7 +51,8 @@ def test_both_engines_have_the_same_statements() -> None:
 def test_a_statement_has_the_same_parameters_on_both_engines(name: str) -> None:
     wanted = {engine: parameters(engine, name) for engine in ENGINES}
     # SQLite takes and ignores a parameter too many, psycopg too; one too few is an error.
-    assert wanted["sqlite"] == wanted["postgres"]
+    assert wanted["postgres"] - wanted["sqlite"] == ONLY_POSTGRES.get(name, set())
+    assert wanted["sqlite"] <= wanted["postgres"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

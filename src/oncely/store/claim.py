@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from oncely.store.plan import Plan, Row, Statement
 
+NO_BOUNDS: Final[Mapping[int, int]] = MappingProxyType({})
 QUEUES: Final = 1_000
 """So many queues are looked at in one exchange; each has a nonce of its own."""
 
@@ -41,6 +44,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     waited_seconds: float
     is_unique: bool = False
     """Whether it holds a unique key."""
+    priority: int = 0
     place: int = 0
     of: int = 1
     """It is the job at this place of a lease of so many."""
@@ -77,7 +81,14 @@ def claim(
 
 
 def claim_statement(
-    queue: str, *, worker: str, nonce: int, lease_seconds: float, limit: int, started: int
+    queue: str,
+    *,
+    worker: str,
+    nonce: int,
+    lease_seconds: float,
+    limit: int,
+    started: int,
+    bounds: Mapping[int, int] = NO_BOUNDS,
 ) -> Statement:
     return Statement(
         "claim",
@@ -88,6 +99,7 @@ def claim_statement(
             "lease_us": round(lease_seconds * 1_000_000),
             "limit": limit,
             "started": started,
+            "bounds": msgspec.json.encode(dict(bounds)).decode(),
         },
     )
 
@@ -102,10 +114,10 @@ def claimed_rows(rows: list[Row]) -> list[Claimed]:
     """The rows of each lease come together, in its order."""
     claimed: list[Claimed] = []
     for epoch, lease in groupby(rows, key=itemgetter(1)):
-        members = list(lease)
+        members: list[Row] = list(lease)
         fence, of = Fence(epoch, members[0][2]), len(members)
         claimed += [
-            Claimed(job_id, fence, *rest[:-1], bool(rest[-1]), place, of)
+            Claimed(job_id, fence, *rest, place, of)
             for place, (job_id, _, _, *rest) in enumerate(members)
         ]
     return claimed

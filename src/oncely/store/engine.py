@@ -47,7 +47,8 @@ class Runs(Protocol):
 
 
 class Engine(Runs, Protocol):
-    library: Library
+    @property
+    def library(self) -> Library: ...
 
     @property
     def transactions(self) -> Transactions: ...
@@ -71,6 +72,10 @@ class Engine(Runs, Protocol):
 
     def renew(self) -> None:
         """In the child of a fork: forget the parent's connections without touching them."""
+
+    def tidy(self) -> float | None:
+        """Clear away what is left where jobs were claimed, if it is on us to do that; in how many
+        seconds to come again, or None if there is never anything to do."""
 
     def examine(self) -> list[Finding]: ...
 

@@ -53,13 +53,16 @@ class Outlook(msgspec.Struct):
             self.wait_seconds = min(seconds, self.wait_seconds or seconds)
 
 
-def survey(outlook: Outlook, queues: Sequence[str] | None) -> Plan[None]:
-    """Look at what waits, without touching it."""
+def survey(
+    outlook: Outlook, queues: Sequence[str] | None, *, pushed: bool = False
+) -> Plan[None]:
+    """Look at what waits, without touching it: in the queues whose jobs are `pushed`, or in the
+    others."""
     rows = yield Statement("survey")
     outlook.levels, outlook.shared, outlook.due = {}, set(), set()
     outlook.wait_seconds = None
-    for queue, priority, due_us, grouped, filed, limited in rows:
-        if queues is not None and queue not in queues:
+    for queue, priority, due_us, grouped, filed, limited, to_push in rows:
+        if bool(to_push) != pushed or (queues is not None and queue not in queues):
             continue
         outlook.levels.setdefault(queue, []).append(priority)
         if grouped or limited:

@@ -8,7 +8,9 @@ from typing import Final, Literal
 import msgspec
 
 from oncely.model.flow import Group, Limit, Queue, Rate
+from oncely.model.push import Push, PushTarget
 from oncely.model.retry import Retry
+from oncely.store import push_targets
 from oncely.store.plan import Plan, Statement, document
 
 Scope = Literal["queue", "group"]
@@ -24,6 +26,8 @@ class Change(msgspec.Struct, frozen=True):
     paused: bool | None = None
     retry: Retry | None = None
     timeout_seconds: float | None = None
+    require_key: bool | None = None
+    push: Push | None = None
 
 
 def change(scope: Scope, name: str, new: Change) -> Plan[None]:
@@ -44,7 +48,7 @@ def change(scope: Scope, name: str, new: Change) -> Plan[None]:
             },
         )
         yield Statement("limits_drop", {"scope": scope, "name": name})
-    if new.given & {"retry", "timeout"}:
+    if new.given & {"retry", "timeout", "require_key"}:
         yield Statement(
             "queue_set",
             {
@@ -53,8 +57,16 @@ def change(scope: Scope, name: str, new: Change) -> Plan[None]:
                 "retry": None if new.retry is None else msgspec.json.encode(new.retry).decode(),
                 "set_timeout": "timeout" in new.given,
                 "timeout_seconds": new.timeout_seconds,
+                "require_key": new.require_key,
             },
         )
+    if "push" in new.given:
+        yield from push_targets.change(name, new.push)
+
+
+def requires_key(queue: str) -> Plan[bool]:
+    rows = yield Statement("queue_requires_key", {"name": queue})
+    return bool(rows and rows[0][0])
 
 
 def queues() -> Plan[list[Queue]]:
@@ -69,9 +81,35 @@ def queues() -> Plan[list[Queue]]:
             timeout,
             waiting,
             running,
+            bool(require_key),
+            None if url is None else PushTarget(url, mode),
         )
-        for name, paused, concurrency, count, seconds, retry, timeout, waiting, running in rows
+        for (
+            name,
+            paused,
+            concurrency,
+            count,
+            seconds,
+            retry,
+            timeout,
+            waiting,
+            running,
+            require_key,
+            url,
+            mode,
+        ) in rows
     ]
+
+
+def ages() -> Plan[dict[str, float]]:
+    """Of each queue in which jobs wait: for how many seconds the oldest of them is due."""
+    rows = yield Statement("ages", {"count_limit": COUNT_LIMIT})
+    return {name: age_us / 1_000_000 for name, age_us in rows}
+
+
+def resting() -> Plan[dict[str, int]]:
+    """How many jobs failed, were cancelled or are in doubt; counted as those that wait are."""
+    return dict((yield Statement("resting", {"count_limit": COUNT_LIMIT})))
 
 
 def groups() -> Plan[list[Group]]:

@@ -6,11 +6,11 @@ It is one round trip and one commit, and it touches nothing that it does not hav
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from oncely.store.claim import Claimed, claim_statement, claimed_rows
+from oncely.store.claim import NO_BOUNDS, Claimed, claim_statement, claimed_rows
 from oncely.store.plan import Plan, Statement, Together
 
 NOTHING = "null"
@@ -39,6 +39,7 @@ def swap(
     lease_seconds: float,
     limit: int,
     started: int,
+    bounds: Mapping[int, int] = NO_BOUNDS,
     again: bool = False,
 ) -> Plan[Swapped | None]:
     """Give back leases and claim from `queue`, if one is named: all of it, or nothing.
@@ -57,6 +58,7 @@ def swap(
                 lease_seconds=lease_seconds,
                 limit=limit,
                 started=started,
+                bounds=bounds,
             )
         )
     answers = [rows for (rows,) in (yield Together(parts=wanted))]

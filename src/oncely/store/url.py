@@ -12,10 +12,14 @@ from oncely.model.keys import shown
 from oncely.store.engine import Engine
 from oncely.store.sql import QUEUE, Part
 
-EXPECTED: Final = "expected sqlite:///file.db or postgresql://user@host/database"
+EXPECTED: Final = (
+    "expected sqlite:///file.db, postgresql://user@host/database or https://host of a server"
+)
 
 
-def open_engine(url: str, *, schema: str, part: Part = QUEUE) -> Engine:
+def open_engine(
+    url: str, *, schema: str, part: Part = QUEUE, api_key: str | None = None
+) -> Engine:
     if not isinstance(url, str):
         raise InvalidInput(f"the store's URL is {_shown(url)}; {EXPECTED}")
     scheme, separator, rest = url.partition("://")
@@ -29,7 +33,21 @@ def open_engine(url: str, *, schema: str, part: Part = QUEUE) -> Engine:
         from oncely.store.postgres.engine import PostgresEngine
 
         return PostgresEngine(url, schema, part)
+    if scheme in ("http", "https") and part is QUEUE:
+        return _remote(url, api_key)
     raise InvalidInput(f"the store's URL begins with {scheme}://; {EXPECTED}")
+
+
+def _remote(url: str, api_key: str | None) -> Engine:
+    try:
+        from oncely.store.remote.engine import RemoteEngine
+    except ModuleNotFoundError as error:
+        if error.name != "httpx2":
+            raise
+        raise InvalidInput(
+            "a store behind a server needs an HTTP client: pip install 'oncely[server]'"
+        ) from None
+    return RemoteEngine(url, api_key)
 
 
 def sqlite_path(rest: str, url: str) -> Path | None:

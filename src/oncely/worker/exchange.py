@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Sequence
 
 from oncely.store import deliver
@@ -10,6 +11,7 @@ from oncely.store.claim import Claimed
 from oncely.store.deliver import Settlement, completed
 from oncely.store.lanes import Outlook
 from oncely.store.swap import Completed, swap
+from oncely.worker.bounds import Bounds
 from oncely.worker.line import Line
 
 
@@ -19,9 +21,17 @@ class Exchange:
     never count. One that was not among the first is so the next time, for it is the oldest."""
 
     def __init__(
-        self, outlook: Outlook, *, worker: str, lease_seconds: float, wanted: int, begun: int
+        self,
+        outlook: Outlook,
+        bounds: Bounds,
+        *,
+        worker: str,
+        lease_seconds: float,
+        wanted: int,
+        begun: int,
     ) -> None:
         self._outlook = outlook
+        self._bounds = bounds
         self._worker = worker
         self._lease_seconds = lease_seconds
         self._wanted = wanted
@@ -38,6 +48,8 @@ class Exchange:
         others = self._outlook.due if self._wanted else set()
         queue = self._plain_queue()
         if over or queue is not None:
+            now = time.monotonic()
+            bounds = {} if queue is None else self._bounds.of(queue, now)
             swapped = await store.ask(
                 lambda again: swap(
                     over,
@@ -47,6 +59,7 @@ class Exchange:
                     lease_seconds=self._lease_seconds,
                     limit=self._wanted,
                     started=self._begun,
+                    bounds=bounds,
                     again=again,
                 ),
                 "write",
@@ -54,6 +67,7 @@ class Exchange:
             lost = swapped is None
             if swapped is not None:
                 claimed = swapped.claimed
+                self._bounds.claimed(claimed, now)
                 over = [
                     lease for lease in over if lease[0].claimed.fence.epoch not in swapped.settled
                 ]

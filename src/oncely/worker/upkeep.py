@@ -71,6 +71,15 @@ async def keep_counters(store: Line) -> None:
         )
 
 
+async def keep_tidy(store: Line) -> None:
+    while True:
+        seconds = await store.tidy()
+        if seconds is None:
+            await asyncio.Event().wait()
+        else:
+            await asyncio.sleep(seconds * (0.75 + random.random() / 2))
+
+
 def _prune(retention: Retention, after: str, before: str, _: bool) -> Plan[Pruned]:
     return prune_jobs(
         retention.by_state,

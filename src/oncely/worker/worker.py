@@ -9,10 +9,11 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, TypedDict, TypeVar
+from typing import Any, ClassVar, Final, TypedDict, TypeVar
 
 import msgspec
 
@@ -22,9 +23,8 @@ from oncely.flow.events import Events, log
 from oncely.flow.execute import Middleware, execute, with_doubt
 from oncely.flow.handler import Handler, Registry
 from oncely.flow.schedule import Schedules
-from oncely.model import payload
 from oncely.model.errors import InvalidInput, StoreUnavailable
-from oncely.model.outcome import Deferred, Ending, Failure, Standing, decide
+from oncely.model.outcome import Deferred, Ending, Failure, Returned, Standing, decide
 from oncely.model.retention import Retention
 from oncely.model.retry import Retry
 from oncely.store import deliver
@@ -32,17 +32,22 @@ from oncely.store.claim import Claimed
 from oncely.store.deliver import Settlement
 from oncely.store.engine import Engine
 from oncely.store.lanes import Outlook, survey
+from oncely.store.swap import Completed
+from oncely.worker.bounds import Bounds
+from oncely.worker.ends import Ends
+from oncely.worker.exchange import Exchange
 from oncely.worker.line import Line
+from oncely.worker.loop import loop_factory
+from oncely.worker.pace import HAND_SECONDS, LINGER_SECONDS, TRIAL_SECONDS, Pace
 from oncely.worker.schedule import keep_schedules
 from oncely.worker.signals import told_to_stop
 from oncely.worker.sleep import FIRST_POLL_SECONDS, Sleep
 from oncely.worker.told import Told
-from oncely.worker.upkeep import forget, keep_counters, recover
+from oncely.worker.upkeep import forget, keep_counters, keep_tidy, recover
 
 T = TypeVar("T")
 MAX_RESULT_BYTES: Final = 1024 * 1024
 DEFAULT_RETRY: Final = Retry()
-_LOOK_SECONDS: Final = 1.0
 _NO_HANDLER_SECONDS: Final = 30.0
 
 
@@ -72,6 +77,9 @@ class Gear(msgspec.Struct, frozen=True):
 class Worker:
     """`queues` are the lanes it claims from, in turn; None means every queue that has jobs."""
 
+    _pushes: ClassVar[bool] = False
+    """Whether it serves the queues whose jobs are pushed to a URL, or all others."""
+
     def __init__(
         self,
         gear: Gear,
@@ -98,10 +106,15 @@ class Worker:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._told = Told(gear.events, self.name)
         self.executions = 0
+        self._hand: deque[tuple[float, Claimed]] = deque()
         self._running: dict[asyncio.Task[None], tuple[Claimed, Context]] = {}
+        self._trial: asyncio.Task[None] | None = None
         self._stuck = 0
-        self._done: list[Settlement] = []
+        self._ends = Ends()
+        self._pace = Pace(concurrency)
+        self._lingers = False
         self._outlook = Outlook()
+        self._bounds = Bounds()
         self._looked_at = -math.inf
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -110,7 +123,8 @@ class Worker:
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT; a second signal hands everything back at once."""
-        asyncio.run(self.arun())
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(self.arun())
 
     async def arun(self) -> None:
         with told_to_stop(self.stop):
@@ -136,18 +150,9 @@ class Worker:
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="oncely-handler")
         log("worker started", worker=self.name)
         pump = asyncio.create_task(self._pump(until_idle))
-        keepers = [
-            asyncio.create_task(self._renew()),
-            asyncio.create_task(
-                recover(self._store, self._lease_seconds, self._wake.set, self._told)
-            ),
-        ]
+        keepers = [asyncio.create_task(keep) for keep in self._keepers(until_idle)]
         if not until_idle:
             self._sleep.listen(self._gear.engine, self._queues)
-            keepers.append(asyncio.create_task(forget(self._store, self._gear.retention)))
-            keepers.append(asyncio.create_task(keep_counters(self._store)))
-            ticks = keep_schedules(self._store, self._gear.schedules, self._wake.set)
-            keepers.append(asyncio.create_task(ticks))
         try:
             # The keepers have no end of their own: one that is over has failed.
             await asyncio.wait([pump, *keepers], return_when=asyncio.FIRST_COMPLETED)
@@ -170,30 +175,96 @@ class Worker:
             self._threads.shutdown(wait=False, cancel_futures=True)
             log("worker stopped", worker=self.name, executions=self.executions)
 
+    def _keepers(self, until_idle: bool) -> list[Coroutine[Any, Any, None]]:
+        """What goes on beside the pump, without an end of its own."""
+        always = [
+            self._renew(),
+            recover(self._store, self._lease_seconds, self._wake.set, self._told),
+        ]
+        if until_idle:
+            return always
+        return [
+            *always,
+            forget(self._store, self._gear.retention),
+            keep_counters(self._store),
+            keep_tidy(self._store),
+            keep_schedules(self._store, self._gear.schedules, self._wake.set),
+        ]
+
+    def _room(self) -> int:
+        """So many more jobs may be begun now."""
+        if self._trial is not None:
+            return 0
+        return self._concurrency - len(self._running) - self._stuck
+
+    def _wanted(self) -> int:
+        """So many jobs are claimed now: those that there is room for, and what is fetched ahead.
+        Jobs under limits are not: they would be kept from others."""
+        room = self._room()
+        if self._pushes or self._outlook.due & self._outlook.shared:
+            return room
+        return max(0, room + self._pace.ahead - len(self._hand))
+
     async def _pump(self, until_idle: bool) -> None:
         """Settle what is done and claim what there is room for, in one exchange at a time."""
         poll = FIRST_POLL_SECONDS
         while not self._stopping:
             self._wake.clear()
-            room = self._concurrency - len(self._running) - self._stuck
-            claimed, settled = await self._exchange(room)
-            for job in claimed:
-                self._begin(job)
-            if claimed or settled or self._done:
+            self._hand_back_stale()
+            wanted = self._wanted()
+            claimed, settled = await self._exchange(wanted)
+            self._take_in(claimed)
+            if claimed or settled or self._ends.waiting:
                 poll = FIRST_POLL_SECONDS
                 # One turn of the loop: quick handlers end in it, and are settled together.
                 await asyncio.sleep(0)
-                if len(claimed) >= room:
-                    await self._until_woken(None)
+                if len(claimed) >= wanted:
+                    await self._until_woken(HAND_SECONDS if self._hand else None)
                 continue
             if until_idle and not self._running and not self._stuck:
                 return
-            if self._outlook.unfinished:
+            if wanted and self._outlook.unfinished:
                 continue
-            if room:
+            if self._room():
                 poll = await self._sleep.nap(poll, self._outlook.wait_seconds)
             else:
-                await self._until_woken(None)
+                await self._until_woken(HAND_SECONDS if self._hand else None)
+
+    def _take_in(self, claimed: Sequence[Claimed]) -> None:
+        now = time.monotonic()
+        self._ends.expect(claimed)
+        self._hand.extend((now, job) for job in claimed)
+        self._begin_next()
+        if any(job.crashes for job in claimed):
+            self._pace.be_careful()
+            self._hand_back()
+
+    def _begin_next(self) -> None:
+        room = min(self._room(), len(self._hand))
+        while room > 0 and self._trial is None:
+            self._begin(self._hand.popleft()[1])
+            room -= 1
+
+    def _hand_back_stale(self) -> None:
+        if self._hand and time.monotonic() - self._hand[0][0] > HAND_SECONDS:
+            self._hand_back()
+
+    def _hand_back(self) -> None:
+        """What was fetched ahead and is not begun."""
+        while self._hand:
+            _, claimed = self._hand.popleft()
+            self._ends.add(claimed, deliver.handed_back(claimed, tried=False), 0.0)
+
+    def _keep_in_hand(self, kept: set[tuple[int, str]], asked: float) -> None:
+        """What was cancelled, or lost with its lease, is not begun. It is handed back all the same:
+        where the store only did not answer it may still be ours, and would be renewed for ever."""
+        hand, self._hand = self._hand, deque()
+        for at, claimed in hand:
+            if at > asked or (claimed.fence.epoch, claimed.job_id) in kept:
+                self._hand.append((at, claimed))
+            else:
+                self._ends.add(claimed, deliver.handed_back(claimed, tried=False), 0.0)
+                self._wake.set()
 
     async def _until_woken(self, seconds: float | None) -> bool:
         try:
@@ -203,38 +274,44 @@ class Worker:
             return False
         return True
 
-    async def _exchange(self, room: int) -> tuple[list[Claimed], int]:
+    async def _exchange(self, wanted: int) -> tuple[list[Claimed], int]:
         """The jobs that were claimed, and how many were settled. What could not be sent stays to be
         sent: the worker goes on when the store is back."""
-        if room and time.monotonic() - self._looked_at > _LOOK_SECONDS:
-            await self._store.ask(lambda _: survey(self._outlook, self._queues), "read")
+        now = time.monotonic()
+        if wanted and now - self._looked_at > self._bounds.look_seconds:
+            await self._store.ask(
+                lambda _: survey(self._outlook, self._queues, pushed=self._pushes), "read"
+            )
             self._looked_at = time.monotonic()
+            self._bounds.looked(self._looked_at - now)
+            self._bounds.forget()
+            now = self._looked_at
         if not self._outlook.due:
-            room = 0
-        done, self._done = self._done, []
-        if not done and not room:
+            wanted = 0
+        over, singles = self._ends.take(now, linger=self._pace.ahead > 0)
+        if self._ends.waiting:
+            self._linger()
+        if not (over or singles or wanted):
             self._looked_at = -math.inf
             return [], 0
-        nonce = secrets.randbits(60)
+        exchange = Exchange(
+            self._outlook,
+            self._bounds,
+            worker=self.name,
+            lease_seconds=self._lease_seconds,
+            wanted=wanted,
+            begun=self._concurrency,
+        )
         try:
-            exchanged = await self._store.ask(
-                lambda again: deliver.exchange(
-                    done,
-                    outlook=self._outlook,
-                    worker=self.name,
-                    nonce=nonce,
-                    lease_seconds=self._lease_seconds,
-                    limit=room,
-                    again=again,
-                )
-            )
+            claimed = await exchange.make(self._store, over, singles)
         except BaseException:
-            self._done = done + self._done
+            self._ends.put_back(over, singles, now)
             raise
-        if len(exchanged.claimed) < room or not room:
+        self._pace.exchanged(time.monotonic() - now)
+        if len(claimed) < wanted or not wanted:
             self._looked_at = -math.inf
-        self._told.exchanged(done, exchanged.refused, exchanged.claimed)
-        return exchanged.claimed, len(done)
+        self._told.exchanged(over, singles, exchange.refused, claimed)
+        return claimed, len(singles) + sum(map(len, over))
 
     def _begin(self, claimed: Claimed) -> None:
         handler = self._gear.registry.get(claimed.kind)
@@ -246,7 +323,6 @@ class Worker:
         retry = (handler and handler.retry) or _retry_of_queue(claimed)
         context = Context(
             claimed,
-            payload.decode(claimed.payload),
             max_attempts=claimed.max_attempts or retry.max_attempts,
             deadline=None if timeout is None else time.monotonic() + timeout,
             engine=self._gear.engine,
@@ -254,10 +330,16 @@ class Worker:
             enqueuer=self._gear.enqueuer,
             is_async=handler is None or handler.is_async,
         )
+        loop = asyncio.get_running_loop()
         self.executions += 1
-        task = asyncio.create_task(self._execute(claimed, context, handler, retry, timeout))
+        task = loop.create_task(self._execute(claimed, context, handler, retry, timeout))
         self._running[task] = (claimed, context)
         task.add_done_callback(self._ended)
+        if claimed.crashes >= deliver.CRASH_LIMIT - 1:
+            # If its worker dies once more it is a poison pill. So it runs alone for a moment: what
+            # is begun beside it would count as well.
+            self._trial = task
+            loop.call_later(TRIAL_SECONDS, self._end_trial, task)
 
     async def _execute(
         self,
@@ -280,33 +362,59 @@ class Worker:
                 max_result_bytes=MAX_RESULT_BYTES,
             )
             ending = with_doubt(ending, context)
-        standing = Standing(
-            claimed.attempt, context.max_attempts, claimed.defers, claimed.age_seconds
-        )
-        verdict = decide(ending, standing, retry, random.random())
-        self._settle(deliver.settlement(claimed, verdict), context)
+        now = time.monotonic()
+        self._pace.ended(now - context.begun)
+        if isinstance(ending, Returned) and context.only_returned and not self._pushes:
+            self._ends.add(claimed, Completed(claimed, ending.result), now)
+        else:
+            standing = Standing(
+                claimed.attempt, context.max_attempts, claimed.defers, claimed.age_seconds
+            )
+            verdict = decide(ending, standing, retry, random.random())
+            self._settle(claimed, deliver.settlement(claimed, verdict), context)
 
-    def _settle(self, settlement: Settlement, context: Context) -> None:
+    def _settle(self, claimed: Claimed, settlement: Settlement, context: Context) -> None:
         """With the next exchange. A handler that completed its job itself has done it before us,
         unless its transaction was rolled back."""
-        written = context.completion.begun
-        repeats = list(context.effects.repeats)
-        self._done.append(
-            msgspec.structs.replace(settlement, maybe_written=written, repeats=repeats)
+        repeats = list(context.effects.repeats) if context.has_effects else []
+        told = msgspec.structs.replace(
+            settlement, maybe_written=context.may_be_completed, repeats=repeats
         )
+        self._ends.add(claimed, told, 0.0)
+
+    def _end_trial(self, task: asyncio.Task[None]) -> None:
+        if self._trial is task:
+            self._trial = None
+            self._wake.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         claimed, context = self._running.pop(task)
+        self._end_trial(task)
         if task.cancelled():
             # Somebody else runs it from the beginning. Also if the lease was lost: where the
             # store only did not answer it may still be ours, and would be renewed for ever.
-            self._settle(deliver.handed_back(claimed, tried=True), context)
+            self._settle(claimed, deliver.handed_back(claimed, tried=True), context)
         thread = context.thread
         if thread is not None and not thread.done():
             # It cannot be ended from outside, so it goes on taking up its place.
             self._stuck += 1
             loop = asyncio.get_running_loop()
             thread.add_done_callback(lambda _: _tell(loop, self._unstick))
+        if self._hand:
+            self._begin_next()
+            if not self._ends.urgent:
+                self._linger()
+                return
+        self._wake.set()
+
+    def _linger(self) -> None:
+        """There is work in hand, so the store can wait until a lease is over."""
+        if not self._lingers:
+            self._lingers = True
+            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._linger_over)
+
+    def _linger_over(self) -> None:
+        self._lingers = False
         self._wake.set()
 
     def _unstick(self) -> None:
@@ -329,25 +437,28 @@ class Worker:
                     )
             except TimeoutError:
                 kept = set()
+            self._keep_in_hand(kept, asked)
             for task, (claimed, context) in list(self._running.items()):
                 held = (claimed.fence.epoch, claimed.job_id) in kept
-                if not (held or context.completion.begun) and context.begun < asked:
+                if not (held or context.may_be_completed) and context.begun < asked:
                     log("lease lost", job_id=claimed.job_id, epoch=claimed.fence.epoch)
                     task.cancel()
 
     async def _wind_down(self) -> None:
-        """Wait for the handlers, then hand back what has not ended."""
+        """Hand back what was fetched ahead, wait for the handlers, then hand back what has not
+        ended."""
+        self._hand_back()
         deadline = time.monotonic() + self._grace_seconds
         while self._running and self._store.patient:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
             self._wake.clear()
-            if self._done:
+            if self._ends.waiting:
                 await self._exchange(0)
             await self._until_woken(left)
         await _end(list(self._running))
-        while self._done:
+        while self._ends.waiting:
             await self._exchange(0)
 
 

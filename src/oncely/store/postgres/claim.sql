@@ -1,6 +1,8 @@
 -- Take the due jobs without a group, under one new lease; the first `started` of them begin at
 -- once. Scanned level by level, so that jobs due later on a high level cost the levels below
 -- nothing. Of a queue with limits nothing is taken: that needs more than one statement.
+-- `bounds` says for a level how long ago the first of its jobs was due, in microseconds: before that
+-- are only the dead entries of jobs that were claimed, and a step over each of them costs.
 with recursive level (priority) as (
     select max(r.priority) from oncely.ready r
     where r.queue = :queue and not exists (
@@ -15,9 +17,15 @@ took as (
     delete from oncely.ready where ctid = any (array(
         select due.ctid
         from level cross join lateral (
+            select coalesce(
+                clock_timestamp() - (cast(cast(:bounds as text) as json) ->> level.priority::text)::bigint
+                    * interval '1 microsecond',
+                '-infinity'
+            ) as due_at
+        ) bound cross join lateral (
             select r.ctid from oncely.ready r
             where r.queue = :queue and r.priority = level.priority and r.lane = ''
-                and r.due_at <= (select clock_timestamp())
+                and r.due_at >= bound.due_at and r.due_at <= (select clock_timestamp())
             order by r.due_at, r.id limit :limit
             for update skip locked
         ) due
@@ -40,7 +48,7 @@ select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.group_key, j.payload::te
     t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
     extract(epoch from h.claimed_at - j.created_at)::float8, q.retry::text, q.timeout_seconds,
     extract(epoch from h.claimed_at - t.due_at)::float8,
-    j.unique_key is not null
+    j.unique_key is not null, j.priority
 from held h cross join took t join oncely.job j on j.id = t.id
 left join oncely.queue q on q.name = j.queue
 order by t.priority desc, t.due_at, t.id

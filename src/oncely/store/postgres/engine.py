@@ -16,6 +16,7 @@ from oncely.store.engine import CLOSED, Access, Finding
 from oncely.store.listen import Ear, Listener, Tell
 from oncely.store.plan import Plan, Row, Statement, Together, run
 from oncely.store.postgres.listen import PostgresSource
+from oncely.store.postgres.tidy import Tidy
 from oncely.store.postgres.transaction import PostgresTransactions
 from oncely.store.sql import QUEUE, Library, Part
 from oncely.store.url import EXPECTED
@@ -81,8 +82,9 @@ class PostgresEngine:
         self._idle: list[psycopg.Connection[Row]] = []
         self._checked = False
         self._vetted = False
-        self._listener = Listener(PostgresSource(self._connect_to_listen, self.library))
+        self._listener = Listener(PostgresSource(self._connect_directly, self.library))
         self.transactions = PostgresTransactions(self.url)
+        self._tidy = Tidy(self._connect_directly, self.library)
 
     def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
         """A serialization failure or a deadlock is repeated too: nothing of it was written."""
@@ -159,7 +161,7 @@ class PostgresEngine:
             connection.execute(_SETTINGS)
         return connection
 
-    def _connect_to_listen(self) -> psycopg.Connection[Row] | None:
+    def _connect_directly(self) -> psycopg.Connection[Row] | None:
         connection = self._connect(**_KEEPALIVE)
         if self._pooled(connection):
             connection.close()
@@ -191,13 +193,20 @@ class PostgresEngine:
     def resume(self) -> None: ...
 
     def renew(self) -> None:
-        _leaked.extend((self._idle, self._listener, self.transactions))
+        _leaked.extend((self._idle, self._listener, self.transactions, self._tidy))
         self._begin()
 
     def listen(
         self, topics: Iterable[str], tell: Tell, *, every_seconds: float | None = None
     ) -> Ear:
         return self._listener.ear(topics, tell, every_seconds=every_seconds)
+
+    def tidy(self) -> float | None:
+        try:
+            return self._tidy.once()
+        except psycopg.Error as error:
+            self._tidy.close()
+            raise self._trouble(error) from error
 
     def vet(self) -> Plan[None]:
         if not self._vetted:
@@ -259,6 +268,7 @@ class PostgresEngine:
     def close(self) -> None:
         self._listener.close()
         self.transactions.close()
+        self._tidy.close()
         with self._lock:
             self._closed = True
         self._forget_idle()

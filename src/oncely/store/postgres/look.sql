@@ -9,6 +9,6 @@ select
     (extract(epoch from o.ended_at) * 1000000)::bigint,
     o.epoch, o.worker, (extract(epoch from o.started_at) * 1000000)::bigint
 from json_to_recordset(cast(cast(:doc as text) as json)) as i (id uuid)
-join oncely.job j on j.id = i.id
-join oncely.standing s on s.job_id = j.id
-left join oncely.outcome o on o.job_id = j.id
+cross join lateral (select * from oncely.job j where j.id = i.id limit 1) j
+cross join lateral (select * from oncely.standing s where s.job_id = j.id limit 1) s
+left join lateral (select * from oncely.outcome o where o.job_id = j.id limit 1) o on true

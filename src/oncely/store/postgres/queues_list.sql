@@ -17,7 +17,8 @@ select n.name, coalesce(f.paused, false), f.concurrency, f.rate_count, f.rate_se
     (select count(*) from (
         select from oncely.ready r where r.queue = n.name limit :count_limit
     ) x),
-    (select coalesce(sum(cardinality(l.ids)), 0) from oncely.lease l where l.queue = n.name)::bigint
+    (select coalesce(sum(cardinality(l.ids)), 0) from oncely.lease l where l.queue = n.name)::bigint,
+    coalesce(q.require_key, false), q.push_url, q.push_mode
 from named n
 left join oncely.flow_limit f on f.scope = 'queue' and f.name = n.name
 left join oncely.queue q on q.name = n.name

@@ -1,5 +1,6 @@
 -- Take back what dead workers held. A job that was begun counts a crash, and after too many in a
--- row it fails as a poison pill; one that was only fetched ahead goes back as it was.
+-- row it fails as a poison pill; one that was only fetched ahead goes back as it was. All keep their
+-- place in the line: who claims next meets first what died first, and is careful with the rest.
 with dead as (
     delete from oncely.lease l where l.epoch = any (array(
         select x.epoch from oncely.lease x where x.expires_at <= (select clock_timestamp())
@@ -27,14 +28,14 @@ crashed as (
         job_id, epoch, nonce, outcome, attempt, worker, started_at, ended_at, due_at, attempts,
         crashes, defers, error
     )
-    select id, epoch, nonce, 'crashed', attempts + 1, worker, claimed_at, now, now, attempts,
+    select id, epoch, nonce, 'crashed', attempts + 1, worker, claimed_at, now, due_at, attempts,
         crashes, defers, cast(cast(:crash as text) as json)
     from member where tried and crashes < :crash_limit
 ),
 waiting as (
     insert into oncely.ready (queue, priority, lane, due_at, id, attempts, crashes, defers)
     select queue, priority, case when group_key is null then '' else 'later' end,
-        case when tried then now else due_at end, id, attempts,
+        due_at, id, attempts,
         case when tried then crashes else crashes - 1 end, defers
     from member where not tried or crashes < :crash_limit
     returning queue

@@ -15,15 +15,16 @@ lock as materialized (
     for update
 ),
 member as materialized (
-    select l.epoch, l.nonce, l.worker, l.claimed_at, l.now, m.id, m.n, m.n <= l.started as started
+    select l.epoch, l.nonce, l.worker, l.claimed_at, l.now, m.id, m.n, l.started
     from lock l cross join unnest(l.ids) with ordinality m (id, n)
 ),
 held as materialized (
-    select i.*, m.worker, m.claimed_at, m.now, m.started
+    select i.*, m.worker, m.claimed_at, m.now
     from input i join member m on m.id = i.id and m.epoch = i.epoch and m.nonce = i.nonce
 ),
 left_over as materialized (
-    select m.epoch, array_agg(m.id order by m.n) as ids, count(*) filter (where m.started) as started
+    -- As many as before are begun: where one has ended, the next one began.
+    select m.epoch, array_agg(m.id order by m.n) as ids, least(max(m.started), count(*)) as started
     from member m where m.id not in (select h.id from held h)
     group by m.epoch
 ),

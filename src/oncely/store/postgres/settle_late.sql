@@ -9,7 +9,7 @@ mine as materialized (
     select i.*, e.worker, e.started_at, e.due_at
     from input i
     join oncely.execution e on e.job_id = i.id and e.epoch = i.epoch and e.nonce = i.nonce
-    where e.outcome = 'crashed'
+    where e.outcome in ('crashed', 'retried')
         and e.epoch = (select max(x.epoch) from oncely.execution x where x.job_id = i.id)
 ),
 gone as (

@@ -61,7 +61,7 @@ end;
 -- The rows that were just added, which is quicker than to read the document once more.
 insert into oncely_tally (name, kind, label, n)
 select 'enqueued', j.kind, '', count(*) from oncely_job j
-where changes() > 0 and j.rowid > last_insert_rowid() - changes()
+where j.rowid > case when changes() > 0 then last_insert_rowid() - changes() end
 group by j.kind;
 
 insert into oncely_ready (queue, priority, lane, due_at, id, attempts)

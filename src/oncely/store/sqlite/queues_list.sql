@@ -17,7 +17,8 @@ select n.name, coalesce(f.paused, false), f.concurrency, f.rate_count, f.rate_se
     (select count(*) from (
         select 1 from oncely_ready r where r.queue = n.name limit :count_limit
     ) x),
-    (select coalesce(sum(json_array_length(l.ids)), 0) from oncely_lease l where l.queue = n.name)
+    (select coalesce(sum(json_array_length(l.ids)), 0) from oncely_lease l where l.queue = n.name),
+    coalesce(q.require_key, false), q.push_url, q.push_mode
 from named n
 left join oncely_flow_limit f on f.scope = 'queue' and f.name = n.name
 left join oncely_queue q on q.name = n.name

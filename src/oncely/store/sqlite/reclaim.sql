@@ -1,6 +1,8 @@
 -- Take back what dead workers held. A job that was begun counts a crash, and after too many in a
--- row it fails as a poison pill; one that was only fetched ahead goes back as it was. The dead
--- leases are marked first, so that all statements speak of the same ones.
+-- row it fails as a poison pill; one that was only fetched ahead goes back as it was. All keep their
+-- place in the line: who claims next meets first what died first, and is careful with the rest. The
+-- dead leases are marked first, so that all statements speak of the same ones. They are few, which
+-- SQLite must be told: else, once somebody has run ANALYZE, it reads all jobs into a Bloom filter.
 update oncely_lease set expires_at = 0
 where epoch in (
     select l.epoch from oncely_lease l where l.expires_at <= (select now from oncely_clock)
@@ -29,7 +31,8 @@ select m.value, 'failed', l.epoch, s.attempts + 1, l.worker, l.claimed_at,
     (select now from oncely_clock), :poison
 from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_standing s on s.job_id = m.value
-where l.expires_at = 0 and m.key < l.started and s.crashes + 1 >= :crash_limit;
+where likelihood(l.expires_at = 0, 0.000001) and m.key < l.started
+    and s.crashes + 1 >= :crash_limit;
 
 delete from oncely_unique_key
 where (kind, key, job_id) in (
@@ -37,14 +40,14 @@ where (kind, key, job_id) in (
     from oncely_lease l cross join json_each(l.ids) m
     cross join oncely_job j on j.id = m.value
     cross join oncely_outcome o on o.job_id = j.id
-    where l.expires_at = 0 and j.unique_key is not null
+    where likelihood(l.expires_at = 0, 0.000001) and j.unique_key is not null
 );
 
 insert into oncely_execution (
     job_id, epoch, nonce, outcome, attempt, worker, started_at, ended_at, due_at, attempts,
     crashes, defers, error
 )
-select m.value, l.epoch, l.nonce, 'crashed', s.attempts + 1, l.worker, l.claimed_at, c.now, c.now,
+select m.value, l.epoch, l.nonce, 'crashed', s.attempts + 1, l.worker, l.claimed_at, c.now, s.due_at,
     s.attempts, s.crashes + 1, s.defers, :crash
 from oncely_clock c cross join oncely_lease l cross join json_each(l.ids) m
 cross join oncely_standing s on s.job_id = m.value

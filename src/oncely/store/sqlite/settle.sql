@@ -28,7 +28,7 @@ where json_extract(d.value, '$.state') is not null and (
 insert into oncely_tally (name, kind, label, n)
 select 'executions', j.kind, o.state, count(*)
 from oncely_outcome o cross join oncely_job j on j.id = o.job_id
-where changes() > 0 and o.rowid > last_insert_rowid() - changes()
+where o.rowid > case when changes() > 0 then last_insert_rowid() - changes() end
 group by j.kind, o.state;
 
 delete from oncely_unique_key
@@ -90,9 +90,10 @@ where json_extract(d.value, '$.state') is null and (
     where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
 );
 
+-- As many as before are begun: where one has ended, the next one began.
 update oncely_lease
 set (ids, started) = (
-    select json_group_array(m.value), coalesce(sum(m.key < oncely_lease.started), 0)
+    select json_group_array(m.value), min(count(*), oncely_lease.started)
     from json_each(oncely_lease.ids) m
     where (oncely_lease.epoch, oncely_lease.nonce, m.value) not in (
         select json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'),

@@ -10,7 +10,7 @@ select
 from json_each(:doc) d
 cross join oncely_execution e
     on e.job_id = json_extract(d.value, '$.id') and e.epoch = json_extract(d.value, '$.epoch')
-    and e.nonce = json_extract(d.value, '$.nonce') and e.outcome = 'crashed'
+    and e.nonce = json_extract(d.value, '$.nonce') and e.outcome in ('crashed', 'retried')
 cross join oncely_job j on j.id = e.job_id
 cross join oncely_ready r
     on r.queue = j.queue and r.priority = j.priority
@@ -21,7 +21,7 @@ where json_extract(d.value, '$.state') is not null
 insert into oncely_tally (name, kind, label, n)
 select 'executions', j.kind, o.state, count(*)
 from oncely_outcome o cross join oncely_job j on j.id = o.job_id
-where changes() > 0 and o.rowid > last_insert_rowid() - changes()
+where o.rowid > case when changes() > 0 then last_insert_rowid() - changes() end
 group by j.kind, o.state;
 
 delete from oncely_unique_key

@@ -1,6 +1,7 @@
 -- Every level of every queue in which something waits, found by one step in the index each: when
 -- its next job is due that has no group or is not filed yet (in microseconds from now), whether
--- it has jobs of groups, and whether any of those are filed and so were due before.
+-- it has jobs of groups, whether any of those are filed and so were due before, whether it has limits,
+-- and whether its jobs are pushed.
 with recursive waiting (queue) as (
     select min(r.queue) from oncely_ready r
     union all
@@ -41,6 +42,9 @@ select level.queue, level.priority,
     ),
     exists (
         select 1 from oncely_flow_limit f where f.scope = 'queue' and f.name = level.queue
+    ),
+    exists (
+        select 1 from oncely_queue q where q.name = level.queue and q.push_url is not null
     )
 from level where level.priority is not null
 order by level.queue, level.priority desc

@@ -1,0 +1,1 @@
+select require_key from oncely.queue where name = :name

@@ -1,0 +1,1 @@
+vacuum (skip_locked, truncate off) oncely.lease

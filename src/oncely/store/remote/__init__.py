@@ -1,0 +1,1 @@
+"""A store that is reached over HTTP, through a server."""

@@ -1,0 +1,298 @@
+"""What travels between a remote store and the server, for both of them: `camelCase` on the wire."""
+
+from __future__ import annotations
+
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Meta, UnsetType
+
+from oncely.model.counter import Counter
+from oncely.model.effect import ARGUMENTS_LIMIT, Source, Verb
+from oncely.model.flow import COUNT_LIMIT, RATE_LIMIT_SECONDS, Group, Queue
+from oncely.model.health import KeyHealth
+from oncely.model.keys import KEY_LIMIT
+from oncely.model.outcome import ERROR_LIMIT
+from oncely.model.retry import MAX_ATTEMPTS
+from oncely.store.claim import Claimed
+from oncely.store.deliver import Recovered
+
+LEASE_LIMIT_SECONDS: Final = 86_400.0
+WAIT_LIMIT_SECONDS: Final = 20.0
+CLAIM_LIMIT: Final = 100
+EXCHANGE_LIMIT: Final = 1_000
+DELAY_LIMIT_SECONDS: Final = 366 * 86_400
+_TEXT_LIMIT: Final = 4 * ERROR_LIMIT
+
+Name = Annotated[str, Meta(min_length=1, max_length=128)]
+Key = Annotated[str, Meta(min_length=1, max_length=KEY_LIMIT)]
+Text = Annotated[str, Meta(max_length=_TEXT_LIMIT)]
+Small = Annotated[int, Meta(ge=0, le=32_000)]
+LeaseSeconds = Annotated[
+    float, Meta(ge=1, le=LEASE_LIMIT_SECONDS, description="How long the lease lasts, from now on")
+]
+WaitSeconds = Annotated[
+    float,
+    Meta(ge=0, le=WAIT_LIMIT_SECONDS, description="If there is nothing now, wait so long for it"),
+]
+WorkerId = Annotated[str, Meta(min_length=1, max_length=200, description="Who takes them")]
+ExecutionId = Annotated[
+    str, Meta(min_length=1, max_length=100, description="As the claim gave it; opaque")
+]
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+@cache
+def mirrored(model: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """A struct of the model as it travels: the same fields, `camelCase`, and `id` for `job_id`."""
+    fields: list[Any] = []
+    hints = get_type_hints(model, include_extras=True)
+    for field in msgspec.structs.fields(model):
+        kind = _mirrored_type(hints[field.name])
+        if field.default is not NODEFAULT:
+            fields.append((field.name, kind, field.default))
+        elif field.default_factory is not NODEFAULT:
+            made = field.default_factory
+            fields.append((field.name, kind, msgspec.field(default_factory=made)))
+        else:
+            fields.append((field.name, kind))
+    return msgspec.defstruct(
+        f"{model.__name__}Told",
+        fields,
+        module=__name__,
+        rename=lambda name: "id" if name == "job_id" else camel(name),
+        frozen=True,
+        kw_only=True,
+        namespace={"__doc__": model.__doc__},
+    )
+
+
+def _mirrored_type(kind: Any) -> Any:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return mirrored(kind)
+    if get_origin(kind) is list:
+        return list[_mirrored_type(get_args(kind)[0])]  # type: ignore[misc]
+    if isinstance(kind, UnionType):
+        return reduce(or_, map(_mirrored_type, get_args(kind)))
+    return kind
+
+
+def mirror(value: msgspec.Struct) -> msgspec.Struct:
+    """As it travels."""
+    return msgspec.convert(value, mirrored(type(value)), from_attributes=True)
+
+
+if TYPE_CHECKING:
+    ClaimedTold = Any
+    RecoveredTold = Any
+    QueueTold = Any
+    GroupTold = Any
+    CounterTold = Any
+    KeyHealthTold = Any
+else:
+    ClaimedTold = mirrored(Claimed)
+    RecoveredTold = mirrored(Recovered)
+    QueueTold = mirrored(Queue)
+    GroupTold = mirrored(Group)
+    CounterTold = mirrored(Counter)
+    KeyHealthTold = mirrored(KeyHealth)
+
+
+class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A request. An unknown field is a mistake, and told."""
+
+
+class Told(msgspec.Struct, frozen=True, rename="camel"):
+    """An answer. Later versions may add fields."""
+
+
+class FailureSent(Asked, frozen=True):
+    """An error as it is kept."""
+
+    type: Text
+    message: Text
+    traceback: Text | None = None
+
+
+class EndSent(Asked, frozen=True):
+    """How one execution ended. With neither `state` nor `outcome` it is handed back untried."""
+
+    execution_id: ExecutionId
+    attempt: Small
+    state: Literal["completed", "failed", "cancelled", "in_doubt"] | None = None
+    outcome: Literal["retried", "deferred", "released"] | None = None
+    attempts: Small = 0
+    crashes: Small = 0
+    defers: Small = 0
+    delay_seconds: Annotated[float, Meta(ge=0, le=DELAY_LIMIT_SECONDS)] = 0.0
+    result: Any = None
+    error: FailureSent | None = None
+    doubts: Annotated[list[Key], Meta(max_length=1_000)] = []
+    repeats: Annotated[list[Key], Meta(max_length=1_000)] = []
+
+
+class Exchange(Asked, frozen=True):
+    """Settle what is done and claim up to `limit` jobs, in one transaction."""
+
+    worker_id: WorkerId
+    lease_seconds: LeaseSeconds
+    nonce: Annotated[
+        int, Meta(ge=1, lt=2**62, description="Random, of this exchange; the same in a repeat")
+    ]
+    done: Annotated[list[EndSent], Meta(max_length=EXCHANGE_LIMIT)] = []
+    limit: Annotated[int, Meta(ge=0, le=EXCHANGE_LIMIT)] = 0
+    queues: Annotated[list[Name], Meta(max_length=EXCHANGE_LIMIT)] | None = None
+    again: Annotated[bool, Meta(description="It was sent before and the answer was lost")] = False
+
+
+class Exchanged(Told, frozen=True):
+    """`refused` are the executions that lost their lease. `waitSeconds`: when something is due."""
+
+    refused: list[str]
+    claimed: list[ClaimedTold]
+    wait_seconds: float | None
+    unfinished: bool
+
+
+class Renew(Asked, frozen=True):
+    """All leases of a worker."""
+
+    worker_id: WorkerId
+    lease_seconds: LeaseSeconds
+
+
+class Held(Told, frozen=True):
+    epoch: int
+    id: str
+
+
+class Renewed(Told, frozen=True):
+    """What the worker still holds."""
+
+    held: list[Held]
+
+
+class Reclaim(Asked, frozen=True):
+    """Take back the jobs of workers that were not heard of for longer than their lease."""
+
+    limit: Annotated[int, Meta(ge=1, le=EXCHANGE_LIMIT, description="Of so many leases")] = 100
+
+
+class Reclaimed(Told, frozen=True):
+    jobs: list[RecoveredTold]
+
+
+class Wait(Asked, frozen=True):
+    """Wait until something is due in one of the queues, or in any."""
+
+    queues: Annotated[list[Name], Meta(max_length=EXCHANGE_LIMIT)] | None = None
+    wait_seconds: WaitSeconds = WAIT_LIMIT_SECONDS
+
+
+class Waited(Told, frozen=True):
+    due: bool
+
+
+class EffectAsked(Asked, frozen=True):
+    """An effect of an execution, under its fence."""
+
+    execution_id: ExecutionId
+    name: Key
+    verb: Literal["step", "fence"]
+    fingerprint: Annotated[str, Meta(pattern="^[!-~]{1,100}$")]
+    arguments: Annotated[str, Meta(max_length=ARGUMENTS_LIMIT + 1)] = "[]"
+
+
+class EffectBegin(EffectAsked, frozen=True):
+    again: Annotated[bool, Meta(description="It was sent before and the answer was lost")] = False
+
+
+class EffectDone(EffectAsked, frozen=True):
+    source: Literal["returned", "unkept", "verified", "assumed"] = "returned"
+    result: Any = None
+
+
+class EntryTold(Told, frozen=True):
+    """What the ledger knows of the effect. `result` is there if its `source` is neither `unkept`
+    nor null."""
+
+    state: Literal["begun", "in_doubt", "done"]
+    verb: Verb
+    fingerprint: str
+    epoch: int
+    age_seconds: float
+    source: Source | None
+    result: Any
+
+
+class EffectTold(Told, frozen=True):
+    """`entry` is null if nothing was on record: the effect is this execution's to do. `held`:
+    whether the execution still holds its job."""
+
+    entry: EntryTold | None
+    held: bool = True
+
+
+class RateSent(Asked, frozen=True):
+    count: Annotated[int, Meta(ge=1, le=COUNT_LIMIT)]
+    seconds: Annotated[float, Meta(gt=0, le=RATE_LIMIT_SECONDS)]
+
+
+class RetrySent(Asked, frozen=True):
+    max_attempts: Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)] = 10
+    backoff: Literal["exponential", "fixed"] = "exponential"
+    base: Annotated[float, Meta(ge=0, le=30 * 86_400)] = 1.0
+    cap: Annotated[float, Meta(ge=0, le=30 * 86_400)] = 3_600.0
+    jitter: bool = True
+
+
+class PushSent(Asked, frozen=True):
+    url: str
+    secret: str | list[str] | None = None
+    mode: Literal["sync", "ack"] = "sync"
+
+
+class LimitSent(Asked, frozen=True):
+    """A change of the limits of a queue or a group, or of the policy of a queue. What is not given
+    stays as it is; null lifts it."""
+
+    scope: Literal["queue", "group"]
+    name: Key
+    concurrency: Annotated[int, Meta(ge=1, le=COUNT_LIMIT)] | UnsetType | None = UNSET
+    rate: RateSent | UnsetType | None = UNSET
+    paused: bool | UnsetType = UNSET
+    retry: RetrySent | UnsetType | None = UNSET
+    timeout: Annotated[float, Meta(gt=0, le=7 * 86_400)] | UnsetType | None = UNSET
+    require_key: bool | UnsetType = UNSET
+    push: PushSent | UnsetType | None = UNSET
+
+
+class Limits(Told, frozen=True):
+    """The queues that have jobs, limits or a policy, and the groups that have a limit."""
+
+    queues: list[QueueTold]
+    groups: list[GroupTold]
+
+
+class Counters(Told, frozen=True):
+    counters: list[CounterTold]
+
+
+class KeyHealths(Told, frozen=True):
+    kinds: list[KeyHealthTold]

@@ -1,0 +1,1 @@
+select require_key from oncely_queue where name = :name

@@ -1,0 +1,52 @@
+"""Where in the line a worker goes on claiming.
+
+PostgreSQL leaves dead entries where jobs were claimed, and while anybody holds an old snapshot open
+nothing can remove them: a claim that began at the head of the line would step over all of them,
+every time. So a worker remembers how far it got. What is put in before that place (a job handed
+back, a transaction that took long to commit) it finds when it looks at the whole line again, which
+it does every second, or less often where that takes long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Final
+
+from oncely.store.claim import Claimed
+
+_SLACK_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = 1.0
+_LOOK_SHARE: Final = 20
+
+
+class Bounds:
+    """When the last job that was claimed from each level was due, on our own clock."""
+
+    def __init__(self) -> None:
+        self._due_at: dict[tuple[str, int], float] = {}
+        self.look_seconds = _LOOK_SECONDS
+
+    def forget(self) -> None:
+        """The next claim begins at the head of the line."""
+        self._due_at.clear()
+
+    def looked(self, seconds: float) -> None:
+        """To look at everything took so long; it must stay a small part of the time."""
+        self.look_seconds = max(_LOOK_SECONDS, _LOOK_SHARE * seconds)
+
+    def claimed(self, jobs: Sequence[Claimed], asked_at: float) -> None:
+        """The last of a level counts. `asked_at` is before the store read its clock, so that the
+        bound is early rather than late."""
+        for before, job in zip_longest(jobs, jobs[1:]):
+            if job is None or job.priority != before.priority:
+                due_at = asked_at - max(before.waited_seconds, 0.0)
+                self._due_at[before.queue, before.priority] = due_at
+
+    def of(self, queue: str, now: float) -> dict[int, int]:
+        """For each level, how many microseconds ago the first job can have been due."""
+        return {
+            priority: round(max(now - due_at, _SLACK_SECONDS) * 1_000_000)
+            for (name, priority), due_at in self._due_at.items()
+            if name == queue
+        }
