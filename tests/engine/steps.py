@@ -36,7 +36,7 @@ TABLES: Final = (
 _MOMENTS: Final = {
     "job": ("created_at", "due_at"),
     "ready": ("due_at",),
-    "lease": ("claimed_at", "expires_at"),
+    "lease": ("claimed_at", "expires_at", "ack_until"),
     "outcome": ("started_at", "ended_at"),
     "execution": ("started_at", "ended_at", "due_at"),
     "idempotency_key": ("created_at", "expires_at"),

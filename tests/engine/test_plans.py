@@ -1,6 +1,8 @@
 """The plans of the statements cannot go wrong: no statement reads a table that grows with time.
 
 A million finished jobs must not be read in order to look at one, to claim one or to enqueue one.
+Here is every statement, by what EXPLAIN says of it; how much the hot ones really do in a full store
+is counted in test_plans_at_size.py.
 """
 
 import json
@@ -66,11 +68,16 @@ PARAMS: dict[str, Any] = {
     "count_limit": 10_001, "verb": "step", "fingerprint": "1:0", "arguments": "[]",
     "source": "returned", "result": "null", "happened": True, "by_whom": "ann", "note": None,
     "key": "k", "owner": 1, "hold_us": 1, "keep_us": 1, "run_unknown": True,
-    "status": 200, "headers": "[]", "body": b"",
+    "status": 200, "headers": "[]", "body": b"", "bounds": "{}", "ids": f'["{ID}"]',
+    "attempts": "[]", "results": "[]", "is_unique": True, "kinds": '{"plan": 1}',
+    "require_key": None, "url": "https://example.com", "secrets": "[]", "mode": "sync",
+    "not_sent": "x", "ack_us": 1, "beyond_us": 1, "digest": "x", "scopes": "read",
+    "queues": None, "life_us": 1, "overlap_us": 1,
 }  # fmt: skip
 SMALL = {
     "lease",
     "lease_pkey",
+    "lease_by_ack",
     "migration",
     "level",
     "lane",
@@ -79,7 +86,11 @@ SMALL = {
     "counter_pkey",
     "clock",
     "waiting",
+    "flow_limit_pkey",
+    "queue",
     "queue_pkey",
+    "token",
+    "token_pkey",
     "schedule",
     "schedule_pkey",
 }
@@ -87,6 +98,7 @@ SMALL = {
 READ_IN_ORDER = {
     "survey": {"ready_pkey"},  # its first entry, then the first beyond it
     "queues_list": {"ready_pkey"},
+    "ages": {"ready_pkey"},
     "list_any": {"job_pkey"},  # from the newest on, until there are enough
     "keys_sample": {"job_pkey"},
     # The planner's choice while there are few of them; with many it seeks.
@@ -115,14 +127,19 @@ HOT = [
     "list_failed", "schedule_read", "schedule_define", "schedule_hold", "schedule_advance",
     "schedule_list", "schedule_pause", "schedule_resume", "schedule_remove",
     "request_begin", "request_look", "request_renew", "request_done", "request_let_go",
-    "request_clear", "prune_requests",
+    "request_clear", "request_doubts", "request_happened", "request_did_not", "prune_requests",
+    "settle_whole", "resting", "revive", "ages", "delivery", "end_of", "heartbeat",
+    "queue_requires_key", "push_accept", "push_accepted", "push_keep_fence", "push_look",
+    "push_overdue", "push_previous", "push_set", "push_targets", "token_any", "token_end",
+    "token_make", "token_revoke", "tokens_list",
 ]  # fmt: skip
 
 
 def test_every_statement_is_looked_at() -> None:
     folder = Path(str(Library("postgres")._folder))
     names = {file.stem for file in folder.glob("*.sql")}
-    plain = {name for name in names if name.startswith(("schema_", "savepoint", "listen_"))}
+    never_hot = ("schema_", "savepoint", "listen_", "measure", "vacuum_", "dead", "tidy_")
+    plain = {name for name in names if name.startswith(never_hot)}
     assert names - plain - READS_ALL_THAT_WAITS == set(HOT)
 
 
@@ -144,7 +161,7 @@ def test_sqlite_seeks_in_every_table_that_grows(name: str, empty: sqlite3.Connec
             if re.match(r"SCAN (?!CONSTANT|.*VIRTUAL TABLE|.*USING INDEX)", detail):
                 scanned.add(detail.split()[1].removeprefix("oncely_"))
     # Aliases of the small ones, and of subqueries that are bounded by a limit.
-    bounded = {"l", "c", "t", "x", "n", "q", "f", "one"}
+    bounded = {"l", "c", "t", "x", "n", "q", "f", "w", "s", "3", "one"}
     assert scanned - SMALL - bounded == set()
 
 
@@ -196,3 +213,46 @@ def test_postgres_seeks_in_every_table_that_grows(
         assert set(WHOLE_INDEX.findall(plan)) - SMALL - READ_IN_ORDER.get(name, set()) == set(), (
             plan
         )
+
+
+HOT_FROM_THE_START = [
+    "admit", "find_keys", "find_holders", "find_jobs", "keep_repeats", "survey", "claim",
+    "claim_lanes", "claimed", "lanes", "file", "limits_hold", "limits_running", "limits_spend",
+    "settle", "settle_whole", "settle_late", "settled", "renew", "reclaim", "look",
+    "effect_begin", "effect_done", "effect_look", "prune_look", "prune_keys",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["new", "vacuumed"])
+def fresh(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[psycopg.Connection[Any]]:
+    """A store that is empty: PostgreSQL knows nothing of it yet, or knows that it was empty when
+    it was vacuumed last."""
+    url = cluster.create_database("fresh_plans")
+    with Oncely(url) as app, PostgresEngine(url, "oncely")._connect() as connection:
+        app.migrate()
+        if request.param == "vacuumed":
+            connection.execute("vacuum analyze")
+        yield connection
+    cluster.drop_database("fresh_plans")
+
+
+@pytest.mark.parametrize("name", HOT_FROM_THE_START)
+def test_a_plan_that_was_made_for_an_empty_store_seeks_too(
+    name: str, fresh: psycopg.Connection[Any]
+) -> None:
+    """A worker keeps the plans of its first statements until there are statistics, and by then a
+    million jobs may have come in."""
+    for number, prepared in enumerate(Library("postgres").get(name, "${n}")):
+        fresh.execute("deallocate all", prepare=False)
+        fresh.execute(f"prepare {name}_{number} as {prepared.text}".encode(), prepare=False)
+        nulls = ", ".join(["null"] * len(prepared.names))
+        given = f"({nulls})" if nulls else ""
+        text = f"explain (costs off) execute {name}_{number} {given}"
+        plan = "\n".join(row[0] for row in fresh.execute(text.encode(), prepare=False))
+        assert set(re.findall(r"Seq Scan on (\w+)", plan)) - SMALL == set(), plan
+        assert set(WHOLE_INDEX.findall(plan)) - SMALL - READ_IN_ORDER.get(name, set()) == set(), (
+            plan
+        )
+        # The index of what waits begins with the queue: without it, it is read whole.
+        for condition in re.findall(r"using ready_pkey .*\n *Index Cond: (.*)", plan):
+            assert "queue" in condition, plan

@@ -43,8 +43,12 @@ def migrations(url: str) -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """Nothing that changes the output: no colours, no width, no store of the caller's."""
-    unwanted = ("ONCELY_URL", "COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE")
-    kept = {name: value for name, value in os.environ.items() if name not in unwanted}
+    unwanted = ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in unwanted and not name.startswith("ONCELY_")
+    }
     return {**kept, "PATH": f"{SCRIPT.parent}{os.pathsep}{kept.get('PATH', '')}", **more}
 
 

@@ -8,6 +8,7 @@ from shlex import split
 import pytest
 
 from oncely import Context, KeyConflict, KeyWarning, Oncely
+from oncely.store.requests import Mark, begin
 from oncely.surface.cli.program import build
 from tests.surface.command import Command, Done, environment, fail
 
@@ -18,7 +19,7 @@ STEP = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 APP = build()
 COMMANDS = [name for name in APP if not name.startswith("-")]
-COMMON = {"--url", "--schema", "--json"}
+COMMON = {"--url", "--api-key", "--schema", "--json"}
 
 
 def test_there_is_a_section_for_each_command_and_no_other() -> None:
@@ -84,6 +85,9 @@ def test_the_examples_run(here: Command, folder: Path, monkeypatch: pytest.Monke
         app.drain()
     with Oncely("sqlite:///keys.db") as app:
         make_keys(app)
+    with Oncely("sqlite:///shop.db") as app:
+        mark = Mark("ann", "order-9482-charge", 1, 0, 86_400_000_000)
+        app._engine.run(lambda _: begin(mark, "f", run_unknown=False, again=False), "write")
     with Oncely("sqlite:///planned.db") as app:
         zone = "Europe/Berlin"
         app.schedule("digest", cron="0 9 * * MON-FRI", timezone=zone, queue="mail")

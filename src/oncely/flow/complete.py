@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from oncely.flow.aside import aside
 from oncely.flow.effect import Effects
+from oncely.flow.trace import Span, effecting
 from oncely.model import payload
 from oncely.model.errors import InDoubt, InvalidInput, LeaseLost
 from oncely.model.outcome import Rest
@@ -57,7 +58,7 @@ class Completion:
         if self.begun and self._arrived():
             raise InvalidInput(_TWICE)
         try:
-            with self._engine.transactions.sync() as tx, self._inside(tx):
+            with self._span(), self._engine.transactions.sync() as tx, self._inside(tx):
                 yield tx
                 if not self._said:
                     self.complete(None, tx)
@@ -71,14 +72,18 @@ class Completion:
         if self.begun and await aside(self._store_threads, self._arrived):
             raise InvalidInput(_TWICE)
         try:
-            async with self._engine.transactions.on_loop() as tx:
-                with self._inside(tx):
-                    yield tx
-                    if not self._said:
-                        await self.acomplete(None, tx)
+            with self._span():
+                async with self._engine.transactions.on_loop() as tx:
+                    with self._inside(tx):
+                        yield tx
+                        if not self._said:
+                            await self.acomplete(None, tx)
         except CommitLost:
             if not await aside(self._store_threads, self._arrived):
                 raise
+
+    def _span(self) -> Span:
+        return effecting("transaction", "", self._claimed.job_id)
 
     @property
     def is_inside(self) -> bool:

@@ -16,6 +16,7 @@ from oncely.flow.complete import Completion
 from oncely.flow.drive import Steps, adrive, drive
 from oncely.flow.effect import Effects
 from oncely.flow.enqueue import Enqueuer
+from oncely.flow.writes import Writes
 from oncely.model import payload
 from oncely.model.effect import OnDoubt, check_name
 from oncely.model.errors import InvalidInput
@@ -42,6 +43,7 @@ class Context:
         engine: Engine,
         store_threads: Executor,
         enqueuer: Enqueuer,
+        writes: Writes,
         is_async: bool,
     ) -> None:
         self.job_id = claimed.job_id
@@ -56,6 +58,7 @@ class Context:
         self._engine = engine
         self._store_threads = store_threads
         self._enqueuer = enqueuer
+        self._writes = writes
         self._is_async = is_async
 
     @property
@@ -79,7 +82,7 @@ class Context:
     # Made when they are asked for: most executions need neither.
     @cached_property
     def effects(self) -> Effects:
-        return Effects(self.job_id, self._claimed.fence)
+        return Effects(self.job_id, self._claimed.fence, self._writes)
 
     @cached_property
     def completion(self) -> Completion:

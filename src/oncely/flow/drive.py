@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from oncely.flow.aside import aside
+from oncely.flow.writes import Shared
 from oncely.model.errors import InvalidInput, OncelyError, StoreUnavailable
 from oncely.store.engine import CLOSED, Access, Runs
 from oncely.store.plan import Plan, arun, run
@@ -37,6 +38,13 @@ class Ask(msgspec.Struct, frozen=True):
     """What is known of an effect must not be lost because the store is gone for a moment."""
 
 
+class Put(msgspec.Struct, frozen=True):
+    """A write that may share its commit with others."""
+
+    shared: Shared[Any, Any]
+    item: Any
+
+
 class Call(msgspec.Struct, frozen=True):
     """A function of the user's to call."""
 
@@ -52,7 +60,7 @@ class Rest(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Wanted = Ask | Call | Rest
+Wanted = Ask | Put | Call | Rest
 Steps = Generator[Wanted, Any, T]
 RunOnLoop = Callable[[Callable[[bool], Plan[Any]], Access], Awaitable[Any]]
 
@@ -64,6 +72,8 @@ def drive(steps: Steps[T], engine: Runs) -> T:
         match wanted:
             case Ask():
                 return _ask(engine, wanted)
+            case Put(shared, item):
+                return shared.put(item)
             case Rest(seconds):
                 return time.sleep(seconds)
             case Call(function, arguments):
@@ -88,6 +98,8 @@ async def drive_on_loop(steps: Steps[T], run_plan: RunOnLoop, *, late: Runs | No
         match wanted:
             case Ask():
                 return await _aask(run_plan, wanted)
+            case Put(shared, item):
+                return await shared.aput(item)
             case Rest(seconds):
                 return await asyncio.sleep(seconds)
             case Call(function, arguments) if inspect.iscoroutinefunction(function):

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oncely.flow.drive import Ask, Steps
+from oncely.flow.drive import Ask, Put, Steps
 from oncely.flow.protocol import Doing, Terms
+from oncely.flow.trace import effecting
+from oncely.flow.writes import Begun, Writes
 from oncely.model.effect import Entry, OnDoubt, Source, check_name, fingerprint, told
-from oncely.model.errors import InvalidInput, LeaseLost
+from oncely.model.errors import InvalidInput, LeaseLost, StoreUnavailable
 from oncely.store import effects
 from oncely.store.claim import Fence
-from oncely.store.effects import Effect, Recorded
+from oncely.store.effects import Effect, Evidence, Recorded
 
 
 class Effects:
     """The effects of one execution."""
 
-    def __init__(self, job_id: str, fence: Fence) -> None:
+    def __init__(self, job_id: str, fence: Fence, writes: Writes) -> None:
         self._job_id = job_id
         self._fence = fence
+        self._writes = writes
         self._all: dict[str, _Doing] = {}
         self.under_way: set[str] = set()
         self.barred = ""
@@ -57,7 +60,7 @@ class Effects:
         check_name(name)
         if self.barred:
             raise InvalidInput(f"effect {name!r} comes {self.barred}")
-        doing = _Doing(self._job_id, self._fence, name, terms)
+        doing = _Doing(self._job_id, self._fence, name, terms, self._writes)
         if name in self._all:
             raise InvalidInput(
                 f"effect {name!r} comes twice in one execution: give each its own name, such as "
@@ -66,7 +69,10 @@ class Effects:
         self._all[name] = doing
         self.under_way.add(name)
         try:
-            return (yield from doing.steps())
+            with effecting(terms.verb, name, self._job_id) as span:
+                value = yield from doing.steps()
+                span.tell(deduplicated=doing.was_done)
+                return value
         finally:
             self.under_way.discard(name)
 
@@ -75,16 +81,19 @@ class _Doing(Doing):
     noun = "effect {!r}"
     before = "execution"
 
-    def __init__(self, job_id: str, fence: Fence, name: str, terms: Terms) -> None:
+    def __init__(self, job_id: str, fence: Fence, name: str, terms: Terms, writes: Writes) -> None:
         super().__init__(job_id, name, fingerprint(terms.args), terms)
+        self._writes = writes
         self._effect = Effect(job_id, fence, name, terms.verb, self.fingerprint, told(terms.args))
 
     def begin(self) -> Steps[Entry | None]:
-        entry: Entry | None = yield Ask(lambda again: effects.begin(self._effect, again=again))
-        if entry is not None:
-            self.refuse_other(entry)
-        self.first = entry is None
-        return entry
+        answer: Begun = yield Put(self._writes.begin, self._effect)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None:
+            self.refuse_other(answer)
+        self.first = answer is None
+        return answer
 
     def retake(self) -> Steps[Entry | None]:
         entry: Entry | None = yield Ask(lambda _: effects.retake(self._effect))
@@ -92,6 +101,15 @@ class _Doing(Doing):
 
     def evidence(self, source: Source, result: str | None) -> Ask:
         return Ask(lambda _: effects.done(self._effect, source, result), patient=True)
+
+    def tell(self, source: Source, result: str | None) -> Steps[Recorded]:
+        """Together with others; if the store is gone for a moment, by itself."""
+        recorded: Recorded
+        try:
+            recorded = yield Put(self._writes.done, Evidence(self._effect, source, result))
+        except StoreUnavailable:
+            recorded = yield self.evidence(source, result)
+        return recorded
 
     def ended(self, answer: Recorded, source: Source, result: str | None) -> Any:  # noqa: ARG002
         if not answer.held:

@@ -11,10 +11,13 @@ from functools import partial
 from time import time
 from typing import Any
 
+from msgspec import UNSET
+
 from oncely.flow.aside import aside
 from oncely.flow.conflicts import Conflicts
 from oncely.flow.events import Events
 from oncely.flow.identity import new_job_ids
+from oncely.flow.trace import current, enqueueing
 from oncely.model.draft import Draft, draft
 from oncely.model.errors import InvalidInput, KeyConflict, KeyWarning
 from oncely.model.event import Event
@@ -60,30 +63,46 @@ class Enqueuer:
         self._gather.close()
 
     def one(self, new: NewJob, tx: Any) -> Receipt:
-        drafts = self._drafts([new])
-        if tx is not None:
-            return self._in_callers(drafts, tx)[0]
-        return self._told(drafts, [self._receipt(self._gather.put(drafts[0]))])[0]
+        with enqueueing(new.kind) as span:
+            drafts = self._drafts([new])
+            if tx is not None:
+                receipts = self._in_callers(drafts, tx)
+            else:
+                receipts = self._told(drafts, [self._receipt(self._gather.put(drafts[0]))])
+            span.enqueued(receipts)
+            return receipts[0]
 
     async def aone(self, new: NewJob, tx: Any) -> Receipt:
-        drafts = self._drafts([new])
-        if tx is not None:
-            return (await self._ain_callers(drafts, tx))[0]
-        answer = await asyncio.wrap_future(self._gather.put_later(drafts[0]))
-        return self._told(drafts, [self._receipt(answer)])[0]
+        with enqueueing(new.kind) as span:
+            drafts = self._drafts([new])
+            if tx is not None:
+                receipts = await self._ain_callers(drafts, tx)
+            else:
+                answer = await asyncio.wrap_future(self._gather.put_later(drafts[0]))
+                receipts = self._told(drafts, [self._receipt(answer)])
+            span.enqueued(receipts)
+            return receipts[0]
 
     def many(self, new: Iterable[NewJob], tx: Any) -> Receipts:
-        drafts = self._drafts(new)
-        if tx is not None:
-            return _receipts(self._in_callers(drafts, tx))
-        return _receipts(self._told(drafts, self._admit_all(drafts)))
+        with enqueueing() as span:
+            drafts = self._drafts(new)
+            if tx is not None:
+                receipts = self._in_callers(drafts, tx)
+            else:
+                receipts = self._told(drafts, self._admit_all(drafts))
+            span.enqueued(receipts)
+            return _receipts(receipts)
 
     async def amany(self, new: Iterable[NewJob], tx: Any) -> Receipts:
-        drafts = self._drafts(new)
-        if tx is not None:
-            return _receipts(await self._ain_callers(drafts, tx))
-        admitted = await aside(self._executor, self._admit_all, drafts)
-        return _receipts(self._told(drafts, admitted))
+        with enqueueing() as span:
+            drafts = self._drafts(new)
+            if tx is not None:
+                receipts = await self._ain_callers(drafts, tx)
+            else:
+                admitted = await aside(self._executor, self._admit_all, drafts)
+                receipts = self._told(drafts, admitted)
+            span.enqueued(receipts)
+            return _receipts(receipts)
 
     def _drafts(self, new: Iterable[NewJob]) -> list[Draft]:
         """All are checked before any is stored; the error says which one it was."""
@@ -92,6 +111,7 @@ class Enqueuer:
                 f"jobs is {shown(new)}; expected a list, or any iterable, of NewJob(kind, ...)"
             )
         jobs = list(new)
+        traceparent = current() or UNSET
         drafts = []
         for index, (job, job_id) in enumerate(zip(jobs, new_job_ids(len(jobs)), strict=True)):
             if not isinstance(job, NewJob):
@@ -105,6 +125,7 @@ class Enqueuer:
                         job_id,
                         queue_of=self._queue_of,
                         max_payload_bytes=self._max_payload_bytes,
+                        traceparent=traceparent,
                     )
                 )
             except InvalidInput as error:

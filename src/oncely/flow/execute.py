@@ -12,6 +12,7 @@ from typing import Any, Final, assert_never
 
 from oncely.flow.context import Context
 from oncely.flow.handler import Handler
+from oncely.flow.trace import carry_on, executing
 from oncely.model import payload
 from oncely.model.errors import InvalidInput
 from oncely.model.outcome import (
@@ -45,6 +46,24 @@ async def execute(
     max_result_bytes: int,
 ) -> Ending:
     """A cancellation from outside passes through: then the execution has no end of its own."""
+    carry_on(claimed)
+    with executing(claimed) as span:
+        ending = await _run(
+            handler, claimed, context, middleware, threads, timeout_seconds, max_result_bytes
+        )
+        span.ended(ending)
+        return ending
+
+
+async def _run(
+    handler: Handler,
+    claimed: Claimed,
+    context: Context,
+    middleware: Sequence[Middleware],
+    threads: Executor,
+    timeout_seconds: float | None,
+    max_result_bytes: int,
+) -> Ending:
     try:
         arguments = handler.arguments(context, claimed.payload)
     except Exception as error:

@@ -91,6 +91,10 @@ class Doing(ABC):
     def evidence(self, source: Source, result: str | None) -> Ask:
         """That it happened. `ended` gets the answer."""
 
+    def tell(self, source: Source, result: str | None) -> Steps[Any]:
+        """Bring the evidence."""
+        return (yield self.evidence(source, result))
+
     @abstractmethod
     def ended(self, answer: Any, source: Source, result: str | None) -> Any:
         """Its value, after the evidence is in."""
@@ -176,7 +180,7 @@ class Doing(ABC):
         return (yield from self._record(source, result))
 
     def _record(self, source: Source, result: str | None) -> Steps[Any]:
-        answer = yield self.evidence(source, result)
+        answer = yield from self.tell(source, result)
         self.doubt = None
         return self.ended(answer, source, result)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from oncely.flow.context import Context
 from oncely.flow.push_wire import NotSent, Unanswered, Wire
+from oncely.flow.trace import current
 from oncely.model.outcome import Ending, Failure, Raised, kept_text
 from oncely.model.push import NOT_SENT, UNANSWERED, Previous, answered, sign
 
@@ -48,6 +49,7 @@ async def push(
         ("Oncely-Execution-Id", context.execution_id),
         ("Oncely-Attempt", str(context.attempt)),
         ("Oncely-Previous", before),
+        *((("traceparent", traceparent),) if (traceparent := current()) else ()),
     )
     try:
         answer = await wire.post(headers, body, _seconds(context, limit_seconds))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from oncely.model import payload
 from oncely.model.errors import InvalidInput
@@ -40,10 +41,16 @@ class Draft(msgspec.Struct, frozen=True):
     max_attempts: int | None
     timeout_seconds: float | None
     tags: str | None
+    traceparent: str | UnsetType = UNSET
 
 
 def draft(
-    new: NewJob, job_id: str, *, queue_of: Callable[[str], str], max_payload_bytes: int
+    new: NewJob,
+    job_id: str,
+    *,
+    queue_of: Callable[[str], str],
+    max_payload_bytes: int,
+    traceparent: str | UnsetType = UNSET,
 ) -> Draft:
     """`queue_of` tells where jobs of a kind go unless the caller says otherwise."""
     kind = check_name(new.kind, "kind")
@@ -72,6 +79,7 @@ def draft(
         else _whole(new.max_attempts, "max_attempts", range(1, MAX_ATTEMPTS + 1)),
         timeout_seconds=check_timeout(new.timeout),
         tags=_tags(new.tags),
+        traceparent=traceparent,
     )
 
 

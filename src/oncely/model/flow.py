@@ -9,6 +9,7 @@ import msgspec
 
 from oncely.model.errors import InvalidInput
 from oncely.model.keys import shown
+from oncely.model.push import PushTarget
 from oncely.model.retry import Retry
 
 COUNT_LIMIT: Final = 1_000_000
@@ -28,6 +29,10 @@ class Queue(msgspec.Struct, frozen=True):
     timeout: float | None
     waiting: int
     running: int
+    require_key: bool = False
+    """Over HTTP it takes only jobs with an idempotency key."""
+    push: PushTarget | None = None
+    """Where its jobs are sent to, if they are."""
 
 
 class Group(msgspec.Struct, frozen=True):

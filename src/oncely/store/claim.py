@@ -45,6 +45,8 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     is_unique: bool = False
     """Whether it holds a unique key."""
     priority: int = 0
+    traceparent: str | None = None
+    """The trace that it belongs to."""
     place: int = 0
     of: int = 1
     """It is the job at this place of a lease of so many."""
@@ -117,7 +119,7 @@ def claimed_rows(rows: list[Row]) -> list[Claimed]:
         members: list[Row] = list(lease)
         fence, of = Fence(epoch, members[0][2]), len(members)
         claimed += [
-            Claimed(job_id, fence, *rest, place, of)
+            Claimed(*(job_id, fence, *rest, place, of))
             for place, (job_id, _, _, *rest) in enumerate(members)
         ]
     return claimed

@@ -19,6 +19,8 @@ from oncely.store.claim import Fence
 from oncely.store.plan import Plan, Statement, document
 
 _ROUNDS = 10
+Place = tuple[str, str, int]
+"""Job, name and epoch: one intent of one execution."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -31,40 +33,79 @@ class Effect(msgspec.Struct, frozen=True):
     fingerprint: str
     arguments: str
 
-    def params(self, *names: str, **more: Any) -> dict[str, Any]:
-        known = {
+    @property
+    def place(self) -> Place:
+        return self.id, self.name, self.fence.epoch
+
+    def record(self, **more: Any) -> dict[str, Any]:
+        """As the statements take it."""
+        return {
             "id": self.id,
+            "name": self.name,
             "epoch": self.fence.epoch,
             "nonce": self.fence.nonce,
-            "name": self.name,
             "verb": self.verb,
             "fingerprint": self.fingerprint,
             "arguments": self.arguments,
+            **more,
         }
-        return {**{name: known[name] for name in names}, **more}
+
+    def params(self, *names: str) -> dict[str, Any]:
+        known = self.record()
+        return {name: known[name] for name in names}
 
 
 _FENCED = ("id", "epoch", "nonce", "name")
-_WHOLE = (*_FENCED, "verb", "fingerprint", "arguments")
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """That an effect happened, and how that is known."""
+
+    effect: Effect
+    source: Source
+    result: str | None
+
+    def record(self) -> dict[str, Any]:
+        return self.effect.record(source=self.source, result=self.result)
+
+
+def begin_all(
+    intents: Sequence[Effect], *, again: bool = False
+) -> Plan[list[Entry | LeaseLost | StoreUnavailable | None]]:
+    """Write down intents of several executions; for each what the ledger has already, or None if
+    this is the first time, or why it may not be begun.
+
+    `again` says that these were sent before and the answer was lost: an intent of this execution
+    is the one it wrote, and the effect has not run since.
+    """
+    answers: dict[Place, Entry | LeaseLost | None] = {}
+    waiting = list(intents)
+    for _ in range(_ROUNDS):
+        rows = yield document("effect_begin", [effect.record() for effect in waiting])
+        for id, name, epoch, held, new, *row in rows:
+            if not held:
+                answers[id, name, epoch] = LeaseLost(id, epoch)
+            elif new:
+                answers[id, name, epoch] = None
+            elif row[0] is not None:
+                entry = Entry(*row)
+                mine = again and entry.state == "begun" and entry.epoch == epoch
+                answers[id, name, epoch] = None if mine else entry
+        waiting = [effect for effect in waiting if effect.place not in answers]
+        if not waiting:
+            break
+    return [
+        answers[effect.place] if effect.place in answers else _kept_changing(effect)
+        for effect in intents
+    ]
 
 
 def begin(effect: Effect, *, again: bool = False) -> Plan[Entry | None]:
-    """Write down the intent; what the ledger has already, or None if this is the first time.
-
-    `again` says that this was sent before and the answer was lost: an intent of this execution is
-    the one it wrote, and the effect has not run since.
-    """
-    for _ in range(_ROUNDS):
-        [(held, new, *row)] = yield Statement("effect_begin", effect.params(*_WHOLE))
-        if not held:
-            raise LeaseLost(effect.id, effect.fence.epoch)
-        if new:
-            return None
-        if row[0] is not None:
-            entry = Entry(*row)
-            mine = again and entry.state == "begun" and entry.epoch == effect.fence.epoch
-            return None if mine else entry
-    raise _kept_changing(effect)
+    """The same for one of them."""
+    [answer] = yield from begin_all([effect], again=again)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def retake(effect: Effect) -> Plan[Entry | None]:
@@ -73,7 +114,7 @@ def retake(effect: Effect) -> Plan[Entry | None]:
     for _ in range(_ROUNDS):
         if (yield Statement("effect_retake", effect.params(*_FENCED))):
             return None
-        [(held, _, *row)] = yield Statement("effect_look", effect.params(*_FENCED))
+        [(_, _, _, held, _, *row)] = yield document("effect_look", [effect.record()])
         if not held:
             raise LeaseLost(effect.id, effect.fence.epoch)
         if row[0] == "done":
@@ -93,19 +134,25 @@ class Recorded(msgspec.Struct, frozen=True):
     """Whether the execution that brought the evidence still holds its job."""
 
 
+def done_all(known: Sequence[Evidence]) -> Plan[list[Recorded]]:
+    """Record that they happened, in a transaction; what is recorded, which may be what another
+    execution knew. Evidence counts, whoever brings it: also from one that lost its lease, and then
+    a job that is held for it goes on."""
+    rows = yield document("effect_done", [evidence.record() for evidence in known])
+    answers = {
+        (id, name, epoch): Recorded(Entry(*row), bool(held))
+        for id, name, epoch, held, _, *row in rows
+    }
+    for (job_id, _, _), recorded in answers.items():
+        if not recorded.held:
+            yield from go_on(job_id)
+    return [answers[evidence.effect.place] for evidence in known]
+
+
 def done(effect: Effect, source: Source, result: str | None) -> Plan[Recorded]:
-    """Record that it happened, in a transaction; what is recorded, which may be what another
-    execution knew. Evidence counts, whoever brings it: also from one that lost its lease."""
-    yield Statement(
-        "effect_done",
-        effect.params(
-            "id", "epoch", "name", "verb", "fingerprint", "arguments", source=source, result=result
-        ),
-    )
-    [(held, _, *row)] = yield Statement("effect_look", effect.params(*_FENCED))
-    if not held:
-        yield from go_on(effect.id)
-    return Recorded(Entry(*row), bool(held))
+    """The same for one of them."""
+    [recorded] = yield from done_all([Evidence(effect, source, result)])
+    return recorded
 
 
 def clear(effect: Effect) -> Plan[None]:

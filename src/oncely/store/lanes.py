@@ -53,9 +53,7 @@ class Outlook(msgspec.Struct):
             self.wait_seconds = min(seconds, self.wait_seconds or seconds)
 
 
-def survey(
-    outlook: Outlook, queues: Sequence[str] | None, *, pushed: bool = False
-) -> Plan[None]:
+def survey(outlook: Outlook, queues: Sequence[str] | None, *, pushed: bool = False) -> Plan[None]:
     """Look at what waits, without touching it: in the queues whose jobs are `pushed`, or in the
     others."""
     rows = yield Statement("survey")

@@ -17,9 +17,7 @@ EXPECTED: Final = (
 )
 
 
-def open_engine(
-    url: str, *, schema: str, part: Part = QUEUE, api_key: str | None = None
-) -> Engine:
+def open_engine(url: str, *, schema: str, part: Part = QUEUE, api_key: str | None = None) -> Engine:
     if not isinstance(url, str):
         raise InvalidInput(f"the store's URL is {_shown(url)}; {EXPECTED}")
     scheme, separator, rest = url.partition("://")

@@ -18,7 +18,8 @@ from oncely.surface.tokening import Tokening
 
 
 class Oncely(Looking, Steering, Flowing, Running, Scheduling, Tokening, Requesting):
-    """A queue in a store: `sqlite:///jobs.db`, or `postgresql://…` for production.
+    """A queue in a store: `sqlite:///jobs.db`, or `postgresql://…` for production; or through a
+    server, `https://…` with an `api_key` (else `$ONCELY_API_KEY`).
 
     Without a URL it is `$ONCELY_URL`, else `sqlite:///oncely.db`. On SQLite the tables make
     themselves; on PostgreSQL `migrate()` makes them, in `schema`. Every verb that does I/O has an

@@ -18,6 +18,7 @@ from oncely.flow.execute import Middleware
 from oncely.flow.handler import Registry
 from oncely.flow.results import Results
 from oncely.flow.schedule import Schedules
+from oncely.flow.writes import Writes
 from oncely.model.errors import JobNotFound
 from oncely.model.retention import Retention
 from oncely.store.url import open_engine
@@ -82,6 +83,7 @@ class Base(Closing):
             queue_of=self._registry.queue_of,
             max_payload_bytes=self._max_payload_bytes,
         )
+        self._writes = Writes(self._engine, self._executor)
         self._results = Results(self._engine, self._executor)
 
     def _begin_after_fork(self) -> None:
@@ -91,6 +93,7 @@ class Base(Closing):
 
     def close(self) -> None:
         self._enqueuer.close()
+        self._writes.close()
         self._results.close()
         self._executor.shutdown()
         self._engine.close()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
+from oncely.flow.push_target import check_target
 from oncely.model.draft import check_name, check_timeout
 from oncely.model.errors import InvalidInput
 from oncely.model.flow import Group, Queue, Rate, check_concurrency, check_rate
 from oncely.model.keys import check_key, shown
+from oncely.model.push import Push, check_push
 from oncely.model.retry import Retry
 from oncely.store import limits
 from oncely.store.limits import Change, Scope
@@ -23,6 +25,8 @@ class Flowing(Base):
         rate: Rate | UnsetType | None = UNSET,
         retry: Retry | UnsetType | None = UNSET,
         timeout: float | UnsetType | None = UNSET,
+        require_key: bool | UnsetType = UNSET,
+        push: Push | UnsetType | None = UNSET,
     ) -> None:
         """Set the policy of a queue, for the whole fleet. What is not named stays as it is; None
         lifts it. It holds for every claim from now on.
@@ -31,13 +35,28 @@ class Flowing(Base):
         - `rate`: (count, seconds): so many executions begin in that time, the first `count` of
           them at once.
         - `retry`, `timeout`: for the jobs whose kind does not say, and who do not say themselves.
+        - `require_key`: over HTTP, refuse to enqueue without an idempotency key.
+        - `push`: a `Push(url, secret=…, mode=…)`: the server sends the jobs there, and no worker
+          takes them. PushRefused if the URL leads to an address that is not public.
         """
         check_name(queue, "queue")
         if retry is not UNSET and retry is not None and not isinstance(retry, Retry):
             raise InvalidInput(
                 f"retry is {shown(retry)}; expected Retry(max_attempts=…, …) or None"
             )
-        given = {"concurrency": concurrency, "rate": rate, "retry": retry, "timeout": timeout}
+        if require_key is not UNSET and not isinstance(require_key, bool):
+            raise InvalidInput(f"require_key is {shown(require_key)}; expected True or False")
+        # Over HTTP that is the server's to say: it sends, and sees other addresses than we do.
+        if isinstance(push, Push) and not self.url.startswith(("http://", "https://")):
+            check_target(push.url)
+        given = {
+            "concurrency": concurrency,
+            "rate": rate,
+            "retry": retry,
+            "timeout": timeout,
+            "require_key": require_key,
+            "push": push,
+        }
         self._change(
             "queue",
             queue,
@@ -47,6 +66,8 @@ class Flowing(Base):
                 rate=None if rate is UNSET else check_rate(rate),
                 retry=None if retry is UNSET else retry,
                 timeout_seconds=None if timeout is UNSET else check_timeout(timeout),
+                require_key=None if require_key is UNSET else require_key,
+                push=None if push is UNSET else check_push(push),
             ),
         )
 

@@ -9,6 +9,8 @@ from typing import Any, TypeVar, Unpack
 from oncely.flow.execute import Middleware
 from oncely.model.retry import Retry
 from oncely.surface.base import Base
+from oncely.worker.loop import loop_factory
+from oncely.worker.push import Pusher, PusherOptions
 from oncely.worker.worker import Gear, Worker, WorkerOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,17 +52,29 @@ class Running(Base):
         - `poll_seconds`: an idle worker looks at least this often; 1.
         - `grace_seconds`: so long running handlers may go on when it is told to stop; 30.
         """
-        gear = Gear(
+        return Worker(self._gear(), **options)
+
+    def pusher(self, **options: Unpack[PusherOptions]) -> Pusher:
+        """What sends the jobs of queues with a push target: `await pusher.arun()` runs it until
+        `pusher.stop()`. `oncely serve` has one. The options:
+
+        - `concurrency`: so many requests to one target at once, 100.
+        - `lease_seconds`, `poll_seconds`, `grace_seconds`: as for `worker`.
+        """
+        return Pusher(self._gear(), **options)
+
+    def _gear(self) -> Gear:
+        return Gear(
             engine=self._engine,
             store_threads=self._executor,
             enqueuer=self._enqueuer,
+            writes=self._writes,
             registry=self._registry,
             middleware=self._middleware,
             retention=self._retention,
             schedules=self._schedules,
             events=self._events,
         )
-        return Worker(gear, **options)
 
     async def run_worker(self, **options: Unpack[WorkerOptions]) -> None:
         """`worker(...)` in the running event loop."""
@@ -68,7 +82,8 @@ class Running(Base):
 
     def drain(self, *, queues: Sequence[str] | None = None) -> int:
         """Run all that is due, in this process, and return how many executions there were."""
-        return asyncio.run(self.adrain(queues=queues))
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(self.adrain(queues=queues))
 
     async def adrain(self, *, queues: Sequence[str] | None = None) -> int:
         return await self.worker(queues=queues).drain()

@@ -6,13 +6,30 @@ import secrets
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from oncely.store import deliver
-from oncely.store.claim import Claimed
+from oncely.store.claim import Claimed, claimed_before
 from oncely.store.deliver import Settlement, completed
 from oncely.store.lanes import Outlook
+from oncely.store.plan import Plan
 from oncely.store.swap import Completed, swap
 from oncely.worker.bounds import Bounds
 from oncely.worker.line import Line
+
+
+class Lost(msgspec.Struct):
+    """A claim that was sent and given up. The store may carry it out all the same, later: `known`
+    are the leases under its number that the worker has heard of."""
+
+    nonce: int
+    known: set[int]
+    looks: int = 10
+    """So often it is looked for, a third of a lease apart."""
+
+    def look(self, worker: str) -> Plan[list[Claimed]]:
+        found = yield from claimed_before(worker, self.nonce)
+        return [job for job in found if job.fence.epoch not in self.known]
 
 
 class Exchange:
@@ -28,6 +45,7 @@ class Exchange:
         worker: str,
         lease_seconds: float,
         wanted: int,
+        room: int,
         begun: int,
     ) -> None:
         self._outlook = outlook
@@ -35,9 +53,11 @@ class Exchange:
         self._worker = worker
         self._lease_seconds = lease_seconds
         self._wanted = wanted
+        self._room = room
         self._begun = begun
         self._nonce = secrets.randbits(60)
         self.refused: list[Settlement] = []
+        self.lost: Lost | None = None
 
     async def make(
         self, store: Line, over: Sequence[Sequence[Completed]], singles: Sequence[Settlement]
@@ -73,9 +93,13 @@ class Exchange:
                 ]
                 others = others - {queue}
             singles = [*singles, *(completed(end) for lease in over for end in lease)]
-        room = self._wanted - len(claimed)
+        # Only a swap fetches ahead: what is claimed otherwise counts as begun, all of it.
+        room = (self._wanted if lost else min(self._wanted, self._room)) - len(claimed)
+        room = max(0, room)
         if singles or lost or (room and others):
             claimed += await self._exchange(store, singles, room if others else 0, lost=lost)
+        if lost:
+            self.lost = Lost(self._nonce, {job.fence.epoch for job in claimed})
         return claimed
 
     async def _exchange(

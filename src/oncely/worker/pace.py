@@ -7,8 +7,6 @@ from typing import Final
 AHEAD_LIMIT: Final = 1_000
 HAND_SECONDS: Final = 1.0
 """What was fetched ahead and not begun by then is handed back: others may have room for it."""
-TRIAL_SECONDS: Final = 1.0
-"""So long a job that was running in two workers that died runs alone."""
 LINGER_SECONDS: Final = 0.05
 """So long the end of a quick job waits for the rest of its lease, which costs a fraction if it is
 settled as a whole."""
@@ -24,17 +22,9 @@ class Pace:
         self._exchange_seconds = 0.0
         self._ended = 0
         self._ran_seconds = 0.0
-        self._careful = 0
-
-    def be_careful(self) -> None:
-        """A job was claimed whose worker died. What killed it was in the same lease, and need not
-        be among those that were known to be begun. So the next jobs are claimed when they are
-        begun, as many as a lease can hold: then it is."""
-        self._careful = AHEAD_LIMIT
 
     def ended(self, ran_seconds: float) -> None:
         self._ended += 1
-        self._careful = max(0, self._careful - 1)
         self._ran_seconds += ran_seconds
 
     def exchanged(self, seconds: float) -> None:
@@ -49,7 +39,5 @@ class Pace:
 
     @property
     def ahead(self) -> int:
-        if self._careful:
-            return 0
         # The slower of the last two: one slow job is enough to hold back.
         return min(AHEAD_LIMIT, round(2 * min(self._rates) * self._exchange_seconds))

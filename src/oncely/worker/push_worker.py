@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from math import inf
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -16,8 +16,9 @@ from oncely.flow.handler import Handler, Registry
 from oncely.flow.push import DEFAULT_SECONDS, push
 from oncely.flow.push_target import Resolve, parse
 from oncely.flow.push_wire import Wire
+from oncely.model.errors import OncelyError
 from oncely.model.outcome import Deferred, Ending, Failure, Raised, Returned
-from oncely.model.push import ACK_SECONDS, Previous, is_healthy
+from oncely.model.push import ACK_SECONDS, NOT_SENT, UNANSWERED, Previous, is_healthy
 from oncely.model.push_breaker import Breaker
 from oncely.model.retry import Retry
 from oncely.store import push as plans
@@ -26,8 +27,6 @@ from oncely.store.deliver import Settlement
 from oncely.store.push_targets import Target
 from oncely.worker.line import Line
 from oncely.worker.worker import DEFAULT_RETRY, Gear, Worker
-
-_LOST: Final = Raised(Failure("LeaseLost", "the job was accepted after its lease had been lost"))
 
 
 class PushWorker(Worker):
@@ -110,7 +109,10 @@ class PushWorker(Worker):
             self._wake.set()
 
     async def _push(self, context: Context, payload: msgspec.Raw) -> Ending:
-        before = await self._past.of(context.job_id)
+        try:
+            before = await self._past.of(context.job_id)
+        except OncelyError as error:
+            return Raised(Failure(NOT_SENT, f"the store did not answer: {error}"))
         accepts = self._target.mode == "ack"
         limit = DEFAULT_SECONDS if accepts else inf
         ending = await push(self._wire, self._target.secrets, context, payload, before, limit)
@@ -122,13 +124,17 @@ class PushWorker(Worker):
             self._breaker.failed(time.monotonic(), asked)
         if self._breaker.is_open != was_open:
             told = "closed" if was_open else "opened"
-            log(f"push breaker {told}", queue=self._target.queue, url=self._target.url)
+            log(f"push breaker {told}", queue=self._target.queue)
         if accepts and isinstance(ending, Returned):
-            return ending if await self._accept(context) else _LOST
+            try:
+                await self._accept(context)
+            except OncelyError as error:
+                return Raised(Failure(UNANSWERED, f"accepted, but not on record: {error}"))
         return ending
 
-    async def _accept(self, context: Context) -> bool:
-        """Not to be cut short: who has accepted is not sent the job again before its time."""
+    async def _accept(self, context: Context) -> None:
+        """Not to be cut short: who has accepted is not sent the job again before its time. If the
+        lease is gone, a quick receiver has said already how the job ended."""
         fence = Fence(context.epoch, int(context.execution_id.rpartition(".")[2], 16))
         seconds = ACK_SECONDS
         if context.deadline is not None:
@@ -137,14 +143,12 @@ class PushWorker(Worker):
             self._store.ask(lambda again: plans.accept(context.job_id, fence, seconds, again=again))
         )
         try:
-            held = await asyncio.shield(asked)
+            await asyncio.shield(asked)
         except asyncio.CancelledError:
-            if await asked:
-                self._accepted.add(context.execution_id)
-            raise
-        if held:
+            await asked
             self._accepted.add(context.execution_id)
-        return held
+            raise
+        self._accepted.add(context.execution_id)
 
     def _settle(self, claimed: Claimed, settlement: Settlement, context: Context) -> None:
         if context.execution_id in self._accepted:

@@ -23,6 +23,7 @@ from oncely.flow.events import Events, log
 from oncely.flow.execute import Middleware, execute, with_doubt
 from oncely.flow.handler import Handler, Registry
 from oncely.flow.schedule import Schedules
+from oncely.flow.writes import Writes
 from oncely.model.errors import InvalidInput, StoreUnavailable
 from oncely.model.outcome import Deferred, Ending, Failure, Returned, Standing, decide
 from oncely.model.retention import Retention
@@ -34,11 +35,12 @@ from oncely.store.engine import Engine
 from oncely.store.lanes import Outlook, survey
 from oncely.store.swap import Completed
 from oncely.worker.bounds import Bounds
+from oncely.worker.care import ALONE_SECONDS, Care
 from oncely.worker.ends import Ends
-from oncely.worker.exchange import Exchange
+from oncely.worker.exchange import Exchange, Lost
 from oncely.worker.line import Line
 from oncely.worker.loop import loop_factory
-from oncely.worker.pace import HAND_SECONDS, LINGER_SECONDS, TRIAL_SECONDS, Pace
+from oncely.worker.pace import HAND_SECONDS, LINGER_SECONDS, Pace
 from oncely.worker.schedule import keep_schedules
 from oncely.worker.signals import told_to_stop
 from oncely.worker.sleep import FIRST_POLL_SECONDS, Sleep
@@ -67,6 +69,7 @@ class Gear(msgspec.Struct, frozen=True):
     engine: Engine
     store_threads: Executor
     enqueuer: Enqueuer
+    writes: Writes
     registry: Registry
     middleware: Sequence[Middleware]
     retention: Retention
@@ -108,9 +111,10 @@ class Worker:
         self.executions = 0
         self._hand: deque[tuple[float, Claimed]] = deque()
         self._running: dict[asyncio.Task[None], tuple[Claimed, Context]] = {}
-        self._trial: asyncio.Task[None] | None = None
+        self._care = Care()
         self._stuck = 0
         self._ends = Ends()
+        self._lost: list[Lost] = []
         self._pace = Pace(concurrency)
         self._lingers = False
         self._outlook = Outlook()
@@ -193,17 +197,22 @@ class Worker:
 
     def _room(self) -> int:
         """So many more jobs may be begun now."""
-        if self._trial is not None:
+        if self._care.alone is not None:
             return 0
         return self._concurrency - len(self._running) - self._stuck
 
     def _wanted(self) -> int:
-        """So many jobs are claimed now: those that there is room for, and what is fetched ahead.
-        Jobs under limits are not: they would be kept from others."""
+        """So many jobs are claimed now: those that there is room for, and what is fetched ahead."""
         room = self._room()
-        if self._pushes or self._outlook.due & self._outlook.shared:
-            return room
-        return max(0, room + self._pace.ahead - len(self._hand))
+        if self._care.is_singly:
+            return min(1, room)
+        return max(0, room + self._ahead() - len(self._hand))
+
+    def _ahead(self) -> int:
+        """Not of jobs under limits: they would be kept from others, and take up room when ended."""
+        if self._pushes or self._care.is_wary or self._outlook.due & self._outlook.shared:
+            return 0
+        return self._pace.ahead
 
     async def _pump(self, until_idle: bool) -> None:
         """Settle what is done and claim what there is room for, in one exchange at a time."""
@@ -234,14 +243,18 @@ class Worker:
         now = time.monotonic()
         self._ends.expect(claimed)
         self._hand.extend((now, job) for job in claimed)
-        self._begin_next()
-        if any(job.crashes for job in claimed):
-            self._pace.be_careful()
+        singly = self._care.is_singly
+        if self._care.met(claimed):
+            self._begin_next()
+        if self._care.is_wary and self._hand:
             self._hand_back()
+            self._wake.set()
+        if claimed and singly:  # there may be room for more
+            self._wake.set()
 
     def _begin_next(self) -> None:
         room = min(self._room(), len(self._hand))
-        while room > 0 and self._trial is None:
+        while room > 0 and self._care.alone is None:
             self._begin(self._hand.popleft()[1])
             room -= 1
 
@@ -288,7 +301,7 @@ class Worker:
             now = self._looked_at
         if not self._outlook.due:
             wanted = 0
-        over, singles = self._ends.take(now, linger=self._pace.ahead > 0)
+        over, singles = self._ends.take(now, linger=self._ahead() > 0)
         if self._ends.waiting:
             self._linger()
         if not (over or singles or wanted):
@@ -300,6 +313,7 @@ class Worker:
             worker=self.name,
             lease_seconds=self._lease_seconds,
             wanted=wanted,
+            room=self._room(),
             begun=self._concurrency,
         )
         try:
@@ -307,6 +321,8 @@ class Worker:
         except BaseException:
             self._ends.put_back(over, singles, now)
             raise
+        if exchange.lost is not None:
+            self._lost.append(exchange.lost)
         self._pace.exchanged(time.monotonic() - now)
         if len(claimed) < wanted or not wanted:
             self._looked_at = -math.inf
@@ -328,6 +344,7 @@ class Worker:
             engine=self._gear.engine,
             store_threads=self._gear.store_threads,
             enqueuer=self._gear.enqueuer,
+            writes=self._gear.writes,
             is_async=handler is None or handler.is_async,
         )
         loop = asyncio.get_running_loop()
@@ -335,11 +352,8 @@ class Worker:
         task = loop.create_task(self._execute(claimed, context, handler, retry, timeout))
         self._running[task] = (claimed, context)
         task.add_done_callback(self._ended)
-        if claimed.crashes >= deliver.CRASH_LIMIT - 1:
-            # If its worker dies once more it is a poison pill. So it runs alone for a moment: what
-            # is begun beside it would count as well.
-            self._trial = task
-            loop.call_later(TRIAL_SECONDS, self._end_trial, task)
+        if self._care.begun(claimed, task):
+            loop.call_later(ALONE_SECONDS, self._not_alone, task)
 
     async def _execute(
         self,
@@ -382,14 +396,13 @@ class Worker:
         )
         self._ends.add(claimed, told, 0.0)
 
-    def _end_trial(self, task: asyncio.Task[None]) -> None:
-        if self._trial is task:
-            self._trial = None
+    def _not_alone(self, task: asyncio.Task[None]) -> None:
+        if self._care.ended(task):
             self._wake.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         claimed, context = self._running.pop(task)
-        self._end_trial(task)
+        self._not_alone(task)
         if task.cancelled():
             # Somebody else runs it from the beginning. Also if the lease was lost: where the
             # store only did not answer it may still be ours, and would be renewed for ever.
@@ -443,6 +456,21 @@ class Worker:
                 if not (held or context.may_be_completed) and context.begun < asked:
                     log("lease lost", job_id=claimed.job_id, epoch=claimed.fence.epoch)
                     task.cancel()
+            if self._lost:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._lease_seconds / 3):
+                        await self._find_lost()
+
+    async def _find_lost(self) -> None:
+        """Their leases are in our name, so nobody else will take them back."""
+        for lost in list(self._lost):
+            found = await self._store.ask(lambda _, lost=lost: lost.look(self.name), "read")  # type: ignore[misc]
+            lost.looks -= 1
+            if found and not self._stopping:
+                lost.known.update(job.fence.epoch for job in found)
+                self._told.exchanged([], [], [], found)
+                self._take_in(found)
+        self._lost = [lost for lost in self._lost if lost.looks]
 
     async def _wind_down(self) -> None:
         """Hand back what was fetched ahead, wait for the handlers, then hand back what has not

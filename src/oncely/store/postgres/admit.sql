@@ -13,7 +13,8 @@ with input as materialized (
     from json_to_recordset(cast(cast(:doc as text) as json)) as d (
         id uuid, kind text, queue text, payload text, priority smallint, delay_us bigint,
         run_at_us bigint, idempotency_key text, fingerprint text, unique_key text,
-        group_key text, max_attempts smallint, timeout_seconds double precision, tags text
+        group_key text, max_attempts smallint, timeout_seconds double precision, tags text,
+        traceparent text
     ), (select clock_timestamp() as now) c
 ),
 remembered as (
@@ -21,7 +22,11 @@ remembered as (
     select i.queue, i.idempotency_key, coalesce(u.job_id, i.id), i.fingerprint, i.now,
         u.job_id is not null
     from input i
-    left join oncely.unique_key u on u.kind = i.kind and u.key = i.unique_key
+    -- One by one, here and below, whatever was the size of the table when this was planned.
+    left join lateral (
+        select k.job_id from oncely.unique_key k
+        where k.kind = i.kind and k.key = i.unique_key offset 0
+    ) u on true
     where i.idempotency_key is not null
     order by i.queue collate "C", i.idempotency_key collate "C", i.id
     on conflict do nothing
@@ -33,10 +38,10 @@ held as (
     from input i
     -- The count runs the other insert to its end first, whatever the order of the input: else two
     -- batches could take the two kinds of keys in opposite orders, and wait for each other.
-    where (select count(*) from remembered) >= 0 and i.unique_key is not null and not exists (
+    where (select count(*) from remembered) >= 0 and i.unique_key is not null and (
         -- sent before, with the answer lost: the job may have ended since, and hold nothing
-        select from oncely.job j where j.id = i.id
-    ) and (
+        select j.id from oncely.job j where j.id = i.id
+    ) is null and (
         i.idempotency_key is null
         or i.id in (select job_id from remembered)
         or i.id = (
@@ -51,11 +56,12 @@ held as (
 taken as (
     insert into oncely.job (
         id, kind, queue, payload, priority, created_at, due_at, idempotency_key, unique_key,
-        group_key, max_attempts, timeout_seconds, tags
+        group_key, max_attempts, timeout_seconds, tags, traceparent
     )
     select
         i.id, i.kind, i.queue, i.payload::json, i.priority, i.now, i.due_at, i.idempotency_key,
-        i.unique_key, i.group_key, i.max_attempts, i.timeout_seconds, i.tags::json
+        i.unique_key, i.group_key, i.max_attempts, i.timeout_seconds, i.tags::json,
+        i.traceparent
     from input i
     where
         case

@@ -30,7 +30,9 @@ select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.group_key, j.payload::te
     t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
     extract(epoch from h.claimed_at - j.created_at)::float8, q.retry::text, q.timeout_seconds,
     extract(epoch from h.claimed_at - t.due_at)::float8,
-    j.unique_key is not null, j.priority
-from held h cross join took t join oncely.job j on j.id = t.id
+    j.unique_key is not null, j.priority, j.traceparent
+from held h cross join took t
+-- One by one, whatever was the size of the table when this was planned.
+cross join lateral (select * from oncely.job k where k.id = t.id offset 0) j
 left join oncely.queue q on q.name = j.queue
 order by t.due_at, t.id

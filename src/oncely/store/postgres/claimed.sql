@@ -2,7 +2,7 @@ select j.id::text, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload::te
     s.crashes, s.defers, j.max_attempts, j.timeout_seconds,
     extract(epoch from l.claimed_at - j.created_at)::float8, q.retry::text, q.timeout_seconds,
     extract(epoch from l.claimed_at - s.due_at)::float8,
-    j.unique_key is not null, j.priority
+    j.unique_key is not null, j.priority, j.traceparent
 from oncely.lease l cross join unnest(l.ids) with ordinality m (id, n)
 join oncely.job j on j.id = m.id
 join oncely.standing s on s.job_id = m.id

@@ -1,19 +1,35 @@
--- Write down the intent, under the fence: whether the job is still held, whether the intent is new,
--- and what was there before.
-with held as materialized (
-    select l.epoch from oncely.lease l
-    where l.epoch = :epoch and l.nonce = :nonce and cast(:id as uuid) = any (l.ids)
+-- Write down intents, each under its fence: for each whether the job is still held, whether the
+-- intent is new, and what was there before. The leases are locked first, in order.
+with input as materialized (
+    select * from json_to_recordset(cast(cast(:doc as text) as json)) as d (
+        id uuid, name text, epoch bigint, nonce bigint, verb text, fingerprint text, arguments text
+    )
+),
+lock as materialized (
+    select l.epoch, l.nonce, l.ids from oncely.lease l
+    where l.epoch in (select i.epoch from input i)
+    order by l.epoch
     for share
+),
+member as materialized (select l.epoch, l.nonce, unnest(l.ids) as id from lock l),
+held as materialized (
+    select i.* from input i
+    join member m on m.id = i.id and m.epoch = i.epoch and m.nonce = i.nonce
 ),
 begun as (
     insert into oncely.effect (job_id, name, verb, state, fingerprint, arguments, epoch, begun_at)
-    select cast(:id as uuid), :name, :verb, 'begun', :fingerprint, cast(:arguments as text), h.epoch,
-        clock_timestamp()
+    select h.id, h.name, h.verb, 'begun', h.fingerprint, h.arguments, h.epoch, clock_timestamp()
     from held h
+    order by h.id, h.name
     on conflict do nothing
-    returning name
+    returning job_id, name
 )
-select exists (select from held), exists (select from begun), e.state, e.verb, e.fingerprint, e.epoch,
+select i.id::text, i.name, i.epoch, h.id is not null, h.id is not null and b.job_id is not null,
+    e.state, e.verb, e.fingerprint, e.epoch,
     extract(epoch from clock_timestamp() - e.begun_at)::float8, e.source, e.result::text
-from (select) one
-left join oncely.effect e on e.job_id = cast(:id as uuid) and e.name = :name
+from input i
+left join held h on h.id = i.id and h.name = i.name and h.epoch = i.epoch
+left join begun b on b.job_id = i.id and b.name = i.name
+left join lateral (
+    select * from oncely.effect e where e.job_id = i.id and e.name = i.name limit 1
+) e on true

@@ -137,7 +137,7 @@ class PostgresEngine:
             for part in parts:
                 (prepared,) = self.library.get(part.name, "%({name})s")
                 cursors.append(connection.execute(prepared.text.encode(), part.params))
-        return [(cursor.fetchall(),) for cursor in cursors]
+        return [(cursor.fetchall() if cursor.description else [],) for cursor in cursors]
 
     def _take(self, *, fresh: bool = False) -> psycopg.Connection[Row]:
         with self._lock:

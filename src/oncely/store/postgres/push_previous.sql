@@ -6,4 +6,5 @@ left join lateral (
     where e.job_id = cast(d.id as uuid) and coalesce(e.error ->> 'type', '') <> :not_sent
     order by e.epoch desc limit 1
 ) x on true
-where exists (select from oncely.execution e where e.job_id = cast(d.id as uuid))
+-- not by exists, for which the planner may read all executions into a hash
+where (select true from oncely.execution e where e.job_id = cast(d.id as uuid) limit 1)

@@ -66,18 +66,26 @@ waiting as (
     insert into oncely.ready (queue, priority, lane, due_at, id, attempts, crashes, defers)
     select j.queue, j.priority, case when j.group_key is null then '' else 'later' end, b.due_at, j.id, b.attempts, b.crashes, b.defers
     from (select * from back union all select * from untried) b
-    join oncely.job j on j.id = b.job_id
+    -- One by one, here and below, whatever was the size of the table when this was planned.
+    cross join lateral (select * from oncely.job k where k.id = b.job_id offset 0) j
     returning queue, due_at
 ),
 freed as (
-    delete from oncely.unique_key u using held h, oncely.job j
-    where h.state in ('completed', 'failed', 'cancelled') and j.id = h.id
-        and u.kind = j.kind and u.key = j.unique_key and u.job_id = j.id
+    delete from oncely.unique_key where ctid = any (array(
+        select u.at
+        from held h
+        cross join lateral (select * from oncely.job k where k.id = h.id offset 0) j
+        cross join lateral (
+            select k.ctid as at from oncely.unique_key k
+            where k.kind = j.kind and k.key = j.unique_key and k.job_id = j.id offset 0
+        ) u
+        where h.state in ('completed', 'failed', 'cancelled')
+    ))
 ),
 counted as (
     insert into oncely.tally (name, kind, label, n)
     select 'executions', j.kind, coalesce(h.state, h.outcome), count(*)
-    from held h join oncely.job j on j.id = h.id
+    from held h cross join lateral (select * from oncely.job k where k.id = h.id offset 0) j
     where coalesce(h.state, h.outcome) is not null
     group by j.kind, coalesce(h.state, h.outcome)
 ),

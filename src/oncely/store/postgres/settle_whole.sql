@@ -19,9 +19,17 @@ ended as (
     ) m (id, attempt, result)
 ),
 freed as (
-    delete from oncely.unique_key u using gone g, oncely.job j
-    where :is_unique and j.id = any (g.ids)
-        and u.kind = j.kind and u.key = j.unique_key and u.job_id = j.id
+    delete from oncely.unique_key where ctid = any (array(
+        select u.at
+        from gone g cross join lateral unnest(g.ids) m (id)
+        -- One by one, whatever was the size of the tables when this was planned.
+        cross join lateral (select * from oncely.job k where k.id = m.id offset 0) j
+        cross join lateral (
+            select k.ctid as at from oncely.unique_key k
+            where k.kind = j.kind and k.key = j.unique_key and k.job_id = j.id offset 0
+        ) u
+        where :is_unique
+    ))
 ),
 counted as (
     insert into oncely.tally (name, kind, label, n)

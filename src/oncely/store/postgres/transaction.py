@@ -16,7 +16,8 @@ try:
 except ImportError:
     pass  # said when the engine is made
 
-_IDLE_LIMIT: Final = 8
+_IDLE_LIMIT: Final = 64
+"""As many as handlers run at once: to connect takes longer than most transactions."""
 _OPTIONS: Final[dict[str, Any]] = {
     "autocommit": True,
     "application_name": "oncely handler",

@@ -25,10 +25,11 @@ def admit(server: Server, drafts: Sequence[Draft]) -> list[Receipt]:
     """Of several callers, who need not be stored together."""
     if len(drafts) == 1:
         return [_publish(server, drafts[0])]
-    queues = dict.fromkeys(draft.queue for draft in drafts)
+    parts: dict[Any, list[Draft]] = {}
+    for draft in drafts:
+        parts.setdefault((draft.queue, draft.traceparent), []).append(draft)
     found: dict[str, Receipt] = {}
-    for queue in queues:
-        part = [draft for draft in drafts if draft.queue == queue]
+    for (queue, _), part in parts.items():
         receipts = _publish_all(server, queue, part)
         found.update((draft.id, receipt) for draft, receipt in zip(part, receipts, strict=True))
     return [found[draft.id] for draft in drafts]
@@ -53,6 +54,7 @@ def _publish(server: Server, draft: Draft) -> Receipt:
         queue=draft.queue,
         key=draft.idempotency_key,
         job_id=None,
+        traceparent=draft.traceparent,
     )
     return _receipt(draft, msgspec.json.decode(body, type=_Published))
 
@@ -60,7 +62,9 @@ def _publish(server: Server, draft: Draft) -> Receipt:
 def _publish_all(server: Server, queue: str, drafts: Sequence[Draft]) -> list[Receipt]:
     try:
         body = server.post(
-            f"/v1/queues/{queue}/jobs/batch", {"jobs": [_item(draft) for draft in drafts]}
+            f"/v1/queues/{queue}/jobs/batch",
+            {"jobs": [_item(draft) for draft in drafts]},
+            traceparent=drafts[0].traceparent,
         )
     except KeyConflict as error:
         # Which of the keys it is the words say; the first that is in them is the one.

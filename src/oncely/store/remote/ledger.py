@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from oncely.model.effect import Entry, Source
-from oncely.model.errors import JobNotFound
+from oncely.model.errors import JobNotFound, LeaseLost, StoreUnavailable
 from oncely.store import effects
-from oncely.store.effects import Effect, Recorded
+from oncely.store.effects import Effect, Evidence, Recorded
 from oncely.store.remote.carry import carries
 from oncely.store.remote.server import Server
 
 
-@carries(effects.begin)
-def begin(server: Server, effect: Effect, again: bool) -> Entry | None:
-    return _entry(_ledger(server, "begin", effect, again=again))
+@carries(effects.begin_all)
+def begin_all(
+    server: Server, intents: Sequence[Effect], again: bool
+) -> list[Entry | LeaseLost | StoreUnavailable | None]:
+    """One request each: they come from one worker, and may be few."""
+    return [_begun(server, effect, again) for effect in intents]
+
+
+def _begun(server: Server, effect: Effect, again: bool) -> Entry | LeaseLost | None:
+    try:
+        return _entry(_ledger(server, "begin", effect, again=again))
+    except LeaseLost as error:
+        return error
 
 
 @carries(effects.retake)
 def retake(server: Server, effect: Effect) -> Entry | None:
     return _entry(_ledger(server, "retake", effect))
+
+
+@carries(effects.done_all)
+def done_all(server: Server, known: Sequence[Evidence]) -> list[Recorded]:
+    return [done(server, one.effect, one.source, one.result) for one in known]
 
 
 @carries(effects.done)

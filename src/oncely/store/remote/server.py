@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from oncely.model.errors import InvalidInput, JobNotFound, StoreUnavailable
 from oncely.model.keys import shown
@@ -55,8 +56,13 @@ class Server:
     def put(self, path: str, body: Any, **known: Any) -> bytes:
         return self._send("PUT", path, known, **json_body(body))
 
-    def post(self, path: str, body: Any, **known: Any) -> bytes:
-        return self._send("POST", path, known, **json_body(body))
+    def post(
+        self, path: str, body: Any, *, traceparent: str | UnsetType = UNSET, **known: Any
+    ) -> bytes:
+        content = json_body(body)
+        if traceparent is not UNSET:
+            content["headers"]["traceparent"] = traceparent
+        return self._send("POST", path, known, **content)
 
     def _send(self, method: str, path: str, known: dict[str, Any], **content: Any) -> bytes:
         if self._closed:

@@ -31,7 +31,7 @@ on conflict do nothing;
 
 insert into oncely_job (
     id, kind, queue, payload, priority, created_at, due_at, idempotency_key, unique_key,
-    group_key, max_attempts, timeout_seconds, tags
+    group_key, max_attempts, timeout_seconds, tags, traceparent
 )
 select
     json_extract(d.value, '$.id'), json_extract(d.value, '$.kind'),
@@ -40,7 +40,8 @@ select
     coalesce(json_extract(d.value, '$.run_at_us'), c.now + json_extract(d.value, '$.delay_us')),
     json_extract(d.value, '$.idempotency_key'), json_extract(d.value, '$.unique_key'),
     json_extract(d.value, '$.group_key'), json_extract(d.value, '$.max_attempts'),
-    json_extract(d.value, '$.timeout_seconds'), json_extract(d.value, '$.tags')
+    json_extract(d.value, '$.timeout_seconds'), json_extract(d.value, '$.tags'),
+    json_extract(d.value, '$.traceparent')
 from json_each(:doc) d cross join oncely_clock c
 where case
     when json_extract(d.value, '$.unique_key') is not null then exists (

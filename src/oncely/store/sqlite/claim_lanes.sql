@@ -31,7 +31,7 @@ where (queue, priority, lane, due_at, id) in (
 select j.id, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload, s.attempts, s.crashes, s.defers,
     j.max_attempts, j.timeout_seconds, (l.claimed_at - j.created_at) / 1e6, q.retry,
     q.timeout_seconds, (l.claimed_at - s.due_at) / 1e6,
-    j.unique_key is not null, j.priority
+    j.unique_key is not null, j.priority, j.traceparent
 from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_job j on j.id = m.value
 cross join oncely_standing s on s.job_id = m.value

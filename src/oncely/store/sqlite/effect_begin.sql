@@ -1,16 +1,31 @@
--- Write down the intent, under the fence: whether the job is still held, whether the intent is new,
--- and what is there.
-insert into oncely_effect (job_id, name, verb, state, fingerprint, arguments, epoch, begun_at)
-select :id, :name, :verb, 'begun', :fingerprint, :arguments, :epoch, c.now
-from oncely_clock c where exists (
-    select 1 from oncely_lease l cross join json_each(l.ids) m
-    where l.epoch = :epoch and l.nonce = :nonce and m.value = :id
-)
-on conflict do nothing;
+-- Write down intents, each under its fence: for each whether the job is still held, whether the
+-- intent is new, and what was there before.
+select
+    json_extract(d.value, '$.id'), json_extract(d.value, '$.name'), json_extract(d.value, '$.epoch'),
+    (
+        json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'),
+        json_extract(d.value, '$.id')
+    ) in (
+        select l.epoch, l.nonce, m.value from oncely_lease l, json_each(l.ids) m
+        where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
+    ) as held,
+    e.state is null,
+    e.state, e.verb, e.fingerprint, e.epoch, ((select now from oncely_clock) - e.begun_at) / 1e6,
+    e.source, e.result
+from json_each(:doc) d
+left join oncely_effect e
+    on e.job_id = json_extract(d.value, '$.id') and e.name = json_extract(d.value, '$.name');
 
-select exists (
-    select 1 from oncely_lease l cross join json_each(l.ids) m
-    where l.epoch = :epoch and l.nonce = :nonce and m.value = :id
-), changes() > 0, e.state, e.verb, e.fingerprint, e.epoch,
-    ((select now from oncely_clock) - e.begun_at) / 1e6, e.source, e.result
-from (select 1) one left join oncely_effect e on e.job_id = :id and e.name = :name
+insert into oncely_effect (job_id, name, verb, state, fingerprint, arguments, epoch, begun_at)
+select
+    json_extract(d.value, '$.id'), json_extract(d.value, '$.name'), json_extract(d.value, '$.verb'),
+    'begun', json_extract(d.value, '$.fingerprint'), json_extract(d.value, '$.arguments'),
+    json_extract(d.value, '$.epoch'), c.now
+from oncely_clock c cross join json_each(:doc) d
+where (
+    json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'), json_extract(d.value, '$.id')
+) in (
+    select l.epoch, l.nonce, m.value from oncely_lease l, json_each(l.ids) m
+    where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
+)
+on conflict do nothing

@@ -33,7 +33,7 @@ def opened(options: Options, *, create: bool = False) -> Iterator[Oncely]:
             "with `oncely migrate`"
         )
     try:
-        with Oncely(url, schema=options.schema) as app:
+        with Oncely(url, schema=options.schema, api_key=options.api_key) as app:
             yield app
     except OncelyError as error:
         error.args = (hide(str(error), url),)

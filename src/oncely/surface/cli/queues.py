@@ -123,6 +123,8 @@ def _show_queues(found: list[Queue], options: Options) -> None:
             policy.append(f"timeout {queue.timeout:g} s")
         if queue.retry is not None:
             policy.append(f"{queue.retry.max_attempts} attempts")
+        if queue.push is not None:
+            policy.append(f"pushed to {visible(queue.push.url)}")
         _line(
             queue.name, [f"{many} waiting", f"{queue.running:,} running", *_limits(queue), *policy]
         )

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Annotated, Final
 
@@ -56,10 +57,12 @@ def worker(
     if processes < 1:
         raise InvalidInput(f"--processes is {processes}; expected 1 or more")
     if processes > 1:
-        return _fleet(processes)
+        return fleet(processes)
     if options.url is not None:
         os.environ["ONCELY_URL"] = options.url
-    _log(as_json=options.json)
+    if options.api_key is not None:
+        os.environ["ONCELY_API_KEY"] = options.api_key
+    log_to_stderr(as_json=options.json)
     load(app).worker(
         queues=None if queues is None else [name for name in queues.split(",") if name],
         concurrency=concurrency,
@@ -70,10 +73,13 @@ def worker(
     return 0
 
 
-def _log(*, as_json: bool) -> None:
+def log_to_stderr(*, as_json: bool, quiet: Iterable[str] = ()) -> None:
+    """`quiet` loggers only tell what is wrong."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Json() if as_json else logging.Formatter("%(asctime)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    for name in quiet:
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 class _Json(logging.Formatter):
@@ -103,10 +109,14 @@ def load(place: str) -> Oncely:
     return found
 
 
-def _fleet(count: int) -> int:
+def fleet(count: int, *, env: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()) -> int:
     """The same command in `count` processes. One that dies is replaced; signals go to all."""
     command = [sys.executable, "-m", "oncely.surface.cli", *_single(sys.argv[1:])]
-    children = [subprocess.Popen(command) for _ in range(count)]
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, env=env, pass_fds=pass_fds)
+
+    children = [start() for _ in range(count)]
     stopping = False
 
     def forward(number: int, _: FrameType | None) -> None:
@@ -126,14 +136,16 @@ def _fleet(count: int) -> int:
                     return code
                 complain(
                     "warning",
-                    "WorkerDied",
-                    f"worker process {child.pid} ended with {code}; another takes its place",
+                    "ProcessDied",
+                    f"process {child.pid} ended with {code}; another takes its place",
                     as_json=False,
                 )
                 time.sleep(_CRASH_PAUSE_SECONDS)
-                children[place] = subprocess.Popen(command)
+                children[place] = start()
         time.sleep(0.1)
-    return max(abs(child.wait()) for child in children)
+    # One that had only begun to start ends by the signal itself.
+    codes = [child.wait() for child in children]
+    return max(0 if code in (-signal.SIGTERM, -signal.SIGINT) else abs(code) for code in codes)
 
 
 def _single(tokens: list[str]) -> list[str]:

@@ -1,0 +1,281 @@
+"""The gate: the checks that are the same for all calls, in order, and the answer on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from oncely.model.draft import check_name
+from oncely.model.errors import InvalidInput, OncelyError
+from oncely.model.request import parse_key
+from oncely.model.token import Token
+from oncely.surface.asgi.exchange import Disconnected, TooLarge, read_body
+from oncely.surface.asgi.types import Receive, Scope, Send
+from oncely.surface.base import is_job_id
+from oncely.surface.http import problem
+from oncely.surface.http.decode import decode_body, decode_query
+from oncely.surface.http.endpoint import Answer, Call, Endpoint, absent
+from oncely.surface.http.problem import Refused
+from oncely.surface.http.service import Service
+
+_access: Final = logging.getLogger("oncely.access")
+_errors: Final = logging.getLogger("oncely.http")
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
+_BODY_SECONDS: Final = 60.0
+_DRAIN_SECONDS: Final = 1.0
+_HEADERS_LIMIT_BYTES: Final = 32 * 1024
+_HEADER_LIMIT_BYTES: Final = 8 * 1024
+_SINGLE: Final = frozenset(
+    {
+        "authorization",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "host",
+        "idempotency-key",
+        "origin",
+        "x-request-id",
+    }
+)
+_encoder: Final = msgspec.json.Encoder()
+
+
+class Gate:
+    """All calls of one path; Starlette hands it every request for that path."""
+
+    def __init__(self, service: Service, endpoints: Iterable[Endpoint]) -> None:
+        self._service = service
+        self._endpoints = {each.method: each for each in endpoints}
+        self._decoders = {
+            each.method: msgspec.json.Decoder(each.body)
+            for each in self._endpoints.values()
+            if each.body is not None
+        }
+        self._allow = ", ".join(sorted(self._endpoints))
+
+    async def __call__(self, scope: Scope, receive: Receive, _: Send) -> None:
+        exchange = scope["oncely.exchange"]
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        endpoint = self._endpoints.get(method)
+        if endpoint is None:
+            raise Refused(
+                "method_not_allowed",
+                f"This path has {self._allow}, and no {scope['method']}."
+                if scope["method"].isalpha()
+                else f"This path has {self._allow}.",
+                headers={"allow": self._allow},
+            )
+        call = await self._call(endpoint, scope, receive, exchange)
+        answer = await endpoint.act(call)
+        await exchange.answer(endpoint, answer)
+
+    async def _call(
+        self, endpoint: Endpoint, scope: Scope, receive: Receive, exchange: Exchange
+    ) -> Call[Any, Any]:
+        headers = exchange.headers
+        token = None
+        if endpoint.scope is not None:
+            token = exchange.token = await self._service.admit(headers.get("authorization"))
+            self._service.spend(token)
+            _refuse_foreign(endpoint, token, headers)
+        call: Call[Any, Any] = Call(
+            self._service,
+            path=scope["path_params"],
+            headers=headers,
+            token=token,
+            request_id=exchange.request_id,
+            receive=receive,
+        )
+        if "queue" in call.path:
+            call.enter(check_name(call.path["queue"], "queue"))
+        if "id" in call.path and not is_job_id(call.path["id"]):
+            raise absent()
+        call.query = decode_query(scope["query_string"], endpoint.query)
+        call.body = await self._body(endpoint, scope, receive, headers)
+        return call
+
+    async def _body(
+        self, endpoint: Endpoint, scope: Scope, receive: Receive, headers: Mapping[str, str]
+    ) -> Any:
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            raise Refused("unsupported_media_type", "Send the body as it is, not compressed.")
+        settings = self._service.settings
+        limit = settings.max_batch_bytes if endpoint.large else settings.max_body_bytes
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                data = await read_body(scope, receive, limit)
+        except TimeoutError:
+            raise Refused(
+                "body_too_slow",
+                f"The body did not arrive within {_BODY_SECONDS:g} seconds.",
+                headers={"connection": "close"},
+            ) from None
+        except TooLarge:
+            await _drain(receive)
+            raise Refused(
+                "body_too_large",
+                f"The body of this call may have {limit:,} bytes.",
+                headers={"connection": "close"},
+            ) from None
+        decoder = self._decoders.get(endpoint.method)
+        if decoder is not None:
+            return decode_body(data, headers.get("content-type"), decoder)
+        return None
+
+
+async def _drain(receive: Receive) -> None:
+    """Many clients look for an answer only after they have sent all, and would find the connection
+    closed. So some more is taken and thrown away; of one that never ends, not for long."""
+    try:
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while (await receive()).get("more_body", False):
+                pass
+    except TimeoutError:
+        pass
+
+
+def _refuse_foreign(endpoint: Endpoint, token: Token | None, headers: Mapping[str, str]) -> None:
+    if token is not None:
+        if endpoint.scope is not None and not token.may(endpoint.scope):
+            raise Refused(
+                "scope_missing",
+                f"This call takes a key with scope {endpoint.scope!r}; this one has "
+                f"{', '.join(token.scopes)}.",
+            )
+        return
+    # Nobody needs a key here, so a page in somebody's browser must not be able to ask.
+    origin = headers.get("origin")
+    foreign = origin is not None and urlsplit(origin).netloc != headers.get("host")
+    if foreign or headers.get("sec-fetch-site") == "cross-site":
+        raise Refused("cross_site", "A server without tokens takes no requests of other sites.")
+
+
+class Exchange:
+    """One request on the wire: its headers, its id, and its one answer."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._begun = time.perf_counter()
+        self.token: Token | None = None
+        self.status: int | None = None
+        self.headers: dict[str, str] = {}
+        self.request_id = f"req_{secrets.token_hex(12)}"
+
+    def take_headers(self) -> None:
+        size = 0
+        for raw_name, raw_value in self._scope["headers"]:
+            size += len(raw_name) + len(raw_value)
+            if len(raw_value) > _HEADER_LIMIT_BYTES or size > _HEADERS_LIMIT_BYTES:
+                raise Refused(
+                    "headers_too_large",
+                    f"One header may have {_HEADER_LIMIT_BYTES:,} bytes, all together "
+                    f"{_HEADERS_LIMIT_BYTES:,}.",
+                )
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+            if name in self.headers and name in _SINGLE:
+                raise Refused("invalid_header", f"The header {name} is given twice.")
+            if not _VALUE.fullmatch(value):
+                raise Refused("invalid_header", f"The header {name} has a control character.")
+            self.headers[name] = value
+        asked = self.headers.get("x-request-id")
+        if asked is not None and _REQUEST_ID.fullmatch(asked):
+            self.request_id = asked
+        if "idempotency-key" in self.headers:
+            self.headers["idempotency-key"] = _key(self.headers["idempotency-key"])
+
+    async def answer(self, endpoint: Endpoint, answer: Answer) -> None:
+        value = answer.value
+        body = value if isinstance(value, bytes) else _encoder.encode(value)
+        await self._put(answer.status, endpoint.media_type, body, answer.headers)
+
+    async def refuse(self, refused: Refused) -> None:
+        await self._put(refused.status, problem.MEDIA_TYPE, refused.body(), refused.headers)
+
+    async def _put(
+        self, status: int, media_type: str, body: bytes, headers: Mapping[str, str]
+    ) -> None:
+        self.status = status
+        sent = [
+            (b"content-type", media_type.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-request-id", self.request_id.encode()),
+            *((name.encode(), value.encode("latin-1")) for name, value in headers.items()),
+        ]
+        await self._send({"type": "http.response.start", "status": status, "headers": sent})
+        await self._send({"type": "http.response.body", "body": body})
+
+    def log(self) -> None:
+        """Never the payload, the key or the query."""
+        if _access.isEnabledFor(logging.INFO):
+            scope = self._scope
+            path = (scope.get("raw_path") or b"").decode("ascii", "backslashreplace")[:512]
+            fields = {
+                "event": "request",
+                "method": scope["method"],
+                "path": path,
+                "status": self.status,
+                "ms": round((time.perf_counter() - self._begun) * 1000, 2),
+                "token": None if self.token is None else self.token.token_id,
+                "client": (scope.get("client") or [None])[0],
+                "request_id": self.request_id,
+            }
+            line = " ".join(f"{name}={value}" for name, value in fields.items())
+            _access.info("%s", line, extra={"oncely": fields})
+
+
+class Front:
+    """Around the router: whatever happens inside, there is one answer, with a request id."""
+
+    def __init__(self, router: Any) -> None:
+        self._router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        exchange = Exchange(scope, send)
+        try:
+            exchange.take_headers()
+            await self._router({**scope, "oncely.exchange": exchange}, receive, send)
+        except Disconnected:
+            pass
+        except Refused as refused:
+            await exchange.refuse(refused)
+        except OncelyError as error:
+            await self._refuse(exchange, error)
+        except Exception as error:
+            if exchange.status is not None:
+                raise
+            await self._refuse(exchange, error)
+        finally:
+            exchange.log()
+
+    async def _refuse(self, exchange: Exchange, error: Exception) -> None:
+        refused = problem.of(error) if isinstance(error, OncelyError) else None
+        if refused is None or refused.status >= 500:
+            _errors.error("request_id=%s", exchange.request_id, exc_info=error)
+        if refused is None:
+            refused = Refused(
+                "internal_error",
+                f"Something went wrong here; the log has it under {exchange.request_id}.",
+            )
+        await exchange.refuse(refused)
+
+
+def _key(value: str) -> str:
+    try:
+        return parse_key([value.encode("latin-1")])
+    except InvalidInput as error:
+        raise Refused("invalid_header", f"Idempotency-Key: {error}.") from None

@@ -1,0 +1,155 @@
+"""Looking over HTTP: a job, and pages of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from oncely.model.draft import check_name
+from oncely.model.errors import InvalidInput
+from oncely.model.job import Effect, Job
+from oncely.store import look
+from oncely.store.look import Leaf
+from oncely.store.plan import Plan
+from oncely.surface.base import is_job_id
+from oncely.surface.http.endpoint import Answer, Call, Endpoint, absent
+from oncely.surface.http.publish import made_at
+from oncely.surface.http.types import (
+    DlqQuery,
+    EffectShown,
+    ExecutionShown,
+    JobShown,
+    JobsQuery,
+    Page,
+    ResolutionShown,
+)
+
+
+async def look_at_job(call: Call[None, None]) -> Answer:
+    job_id = call.path["id"]
+    job = await call.app.aget(job_id)
+    if job is None or (call.queues and job.queue not in call.queues):
+        raise absent()
+    return Answer(shown(job))
+
+
+async def list_jobs(call: Call[None, JobsQuery]) -> Answer:
+    query = call.query
+    return await _page(
+        call,
+        query,
+        lambda queue: look.page(
+            query.state, query.kind, queue, query.limit, query.cursor or look.LAST
+        ),
+        newest_first=True,
+    )
+
+
+async def list_dlq(call: Call[None, DlqQuery]) -> Answer:
+    query = call.query
+    return await _page(
+        call,
+        query,
+        lambda queue: look.failed_page(
+            query.cursor or look.FIRST,
+            kind=query.kind,
+            queue=queue,
+            error=query.error,
+            limit=query.limit,
+        ),
+        newest_first=False,
+    )
+
+
+async def _page(
+    call: Call[None, Any],
+    query: JobsQuery | DlqQuery,
+    plan: Callable[[str | None], Plan[Leaf]],
+    *,
+    newest_first: bool,
+) -> Answer:
+    if query.cursor is not None and not is_job_id(query.cursor):
+        raise InvalidInput("cursor is not one of ours; expected nextCursor of the page before")
+    if query.kind is not None:
+        check_name(query.kind, "kind")
+    leaves = [
+        await call.service.ask(lambda _, queue=queue: plan(queue))  # type: ignore[misc]
+        for queue in queues_of(call, query.queue)
+    ]
+    found = sorted(
+        (job for leaf in leaves for job in leaf.jobs),
+        key=lambda job: job.job_id,
+        reverse=newest_first,
+    )
+    # Beyond where the first of several queues stopped, the page would have gaps.
+    ends = [leaf.last for leaf in leaves if leaf.last is not None]
+    end = (max(ends) if newest_first else min(ends)) if ends else None
+    if end is not None:
+        found = [job for job in found if (job.job_id >= end if newest_first else job.job_id <= end)]
+    if len(found) > query.limit:
+        found = found[: query.limit]
+        end = found[-1].job_id
+    return Answer(Page([shown(job) for job in found], end))
+
+
+def queues_of(call: Call[Any, Any], queue: str | None) -> Sequence[str | None]:
+    """The one that is asked for, if the token may; else all that it may."""
+    if queue is not None:
+        call.enter(check_name(queue, "queue"))
+        return [queue]
+    return call.queues or [None]
+
+
+def shown(job: Job) -> JobShown:
+    fields = msgspec.structs.asdict(job)
+    job_id = fields.pop("job_id")
+    fields["created_at"] = made_at(job_id)
+    fields["executions"] = [ExecutionShown(**msgspec.structs.asdict(e)) for e in job.executions]
+    fields["effects"] = [_effect(each) for each in job.effects]
+    return JobShown(id=job_id, **fields)
+
+
+def _effect(effect: Effect) -> EffectShown:
+    fields = msgspec.structs.asdict(effect)
+    fields["resolutions"] = [
+        ResolutionShown(**msgspec.structs.asdict(word)) for word in effect.resolutions
+    ]
+    return EffectShown(**fields)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET",
+        "/v1/jobs/{id}",
+        "read",
+        look_at_job,
+        "A job with its executions and effects",
+        answer=JobShown,
+        statuses={200: "The job"},
+    ),
+    Endpoint(
+        "GET",
+        "/v1/jobs",
+        "read",
+        list_jobs,
+        "Jobs, the newest first, page by page",
+        answer=Page,
+        query=JobsQuery,
+        statuses={200: "A page"},
+        problems=("queue_forbidden",),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/dlq",
+        "read",
+        list_dlq,
+        "The dead-letter queue, the oldest first, page by page",
+        answer=Page,
+        query=DlqQuery,
+        statuses={200: "A page"},
+        problems=("queue_forbidden",),
+        tag="Dead-letter queue",
+    ),
+)

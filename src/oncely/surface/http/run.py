@@ -1,0 +1,111 @@
+"""The server as a process: it listens, serves, and comes to its end when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import Final
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from oncely.model.errors import InvalidInput
+from oncely.surface.http.server import over
+from oncely.surface.http.service import Service
+from oncely.worker.signals import told_to_stop
+
+_HEAD_LIMIT_BYTES: Final = 64 * 1024
+_BACKLOG: Final = 2_048
+_KEEP_ALIVE_SECONDS: Final = 75
+"""Longer than the proxies before it keep theirs, so that none is used just as it is closed."""
+
+
+class _Protocol(HttpToolsProtocol):
+    """The parser keeps headers however many come; here they come to an end."""
+
+    _in_head = False
+    _head_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_LIMIT_BYTES:
+                self.send_400_response("The headers are too large.")
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        self._in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """They are ours: whoever waits in a call is to hear of them as well."""
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise InvalidInput(f"--host is {host!r}, which is no address of this machine") from None
+    family, kind, _, _, address = found[0]
+    # With its protocol named: only then does asyncio send small answers at once, not 40 ms later.
+    listening = socket.socket(family, kind, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def address_of(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def is_loopback(listening: socket.socket) -> bool:
+    return ip_address(listening.getsockname()[0].partition("%")[0]).is_loopback
+
+
+async def serve(service: Service, listening: socket.socket, *, grace_seconds: float) -> None:
+    """Until SIGTERM or SIGINT: then no more is taken, and what is under way comes to its end. A
+    second signal does not wait for that."""
+    config = uvicorn.Config(
+        over(service),
+        http=_Protocol,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=round(grace_seconds),
+    )
+    server = _Uvicorn(config)
+
+    def stop() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+        service.stop()
+
+    with told_to_stop(stop):
+        async with service.running():
+            await server.serve(sockets=[listening])
+
+
+def run(service: Service, listening: socket.socket, *, grace_seconds: float) -> None:
+    asyncio.run(serve(service, listening, grace_seconds=grace_seconds))

@@ -1,0 +1,59 @@
+"""The server as an ASGI app: `make(app)`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from starlette.routing import BaseRoute, Route, Router
+
+from oncely.surface.app import Oncely
+from oncely.surface.asgi.types import ASGIApp, Receive, Scope, Send
+from oncely.surface.http.endpoint import Answer, Call, Endpoint
+from oncely.surface.http.gate import Front, Gate
+from oncely.surface.http.openapi import document
+from oncely.surface.http.problem import Refused
+from oncely.surface.http.service import Service, Settings
+from oncely.surface.http.table import TABLE
+
+
+def make(app: Oncely, settings: Settings | None = None) -> ASGIApp:
+    """The HTTP API over the store of `app`, for uvicorn or any other ASGI server."""
+    return over(Service(app, settings or Settings()))
+
+
+def over(service: Service) -> ASGIApp:
+    described = msgspec.json.encode(document(TABLE))
+
+    async def openapi(_: Call[None, None]) -> Answer:
+        return Answer(described)
+
+    table = [*TABLE, Endpoint("GET", "/openapi.json", None, openapi, "This document")]
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        async with service.running():
+            yield
+
+    # A router without Starlette's middleware: errors are ours to answer, in `Front`.
+    return Front(
+        Router(
+            routes=_routes(service, table),
+            default=_nothing_here,
+            redirect_slashes=False,
+            lifespan=lifespan,
+        )
+    )
+
+
+def _routes(service: Service, table: Iterable[Endpoint]) -> list[BaseRoute]:
+    paths: dict[str, list[Endpoint]] = {}
+    for endpoint in table:
+        paths.setdefault(endpoint.path, []).append(endpoint)
+    return [Route(path, Gate(service, endpoints)) for path, endpoints in paths.items()]
+
+
+async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+    raise Refused("not_found", "There is nothing at this path: /openapi.json lists what there is.")

@@ -1,0 +1,158 @@
+"""What every call stands on: the store, the tokens, the limits, and whether it is time to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+import msgspec
+
+from oncely.flow.aside import aside
+from oncely.model.token import Kept, Token, id_of
+from oncely.store import limits, tokens
+from oncely.store.engine import Access
+from oncely.store.plan import Plan
+from oncely.surface.app import Oncely
+from oncely.surface.http.problem import Refused
+
+T = TypeVar("T")
+_FRESH_SECONDS: Final = 1.0
+"""So long what is known of a token is believed: a revoked one is refused after that everywhere."""
+_PUSHER_PAUSE_SECONDS: Final = 1.0
+_log: Final = logging.getLogger("oncely.http")
+_KNOWN_LIMIT: Final = 10_000
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    max_body_bytes: int = 2 * 1024 * 1024
+    max_batch_bytes: int = 16 * 1024 * 1024
+    requests_per_second: float = 10_000.0
+    """Of one key, in one process; as many may come at once."""
+
+
+class Service:
+    def __init__(self, app: Oncely, settings: Settings) -> None:
+        self.app = app
+        self.settings = settings
+        self.stopping = asyncio.Event()
+        self._known: dict[str, tuple[float, Kept]] = {}
+        self._pushing: asyncio.Task[None] | None = None
+        self._strict: dict[str, tuple[float, bool]] = {}
+        self._closed_at = 0.0
+        self._closed = False
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    async def admit(self, authorization: str | None) -> Token | None:
+        """Who asks. None on a store that never had a token: then it is open."""
+        key = _bearer(authorization)
+        token_id = None if key is None else id_of(key)
+        kept = None if token_id is None else await self._find(token_id)
+        if key is not None and kept is not None and kept.token.valid and kept.opens_with(key):
+            return kept.token
+        if not await self._is_closed():
+            return None
+        raise Refused(
+            "unauthenticated",
+            "Send a valid key as `Authorization: Bearer <key>`; `oncely token create` makes one.",
+            headers={"www-authenticate": "Bearer"},
+        )
+
+    def spend(self, token: Token | None) -> None:
+        """One request of this token's allowance."""
+        rate = self.settings.requests_per_second
+        name = "" if token is None else token.token_id
+        now = time.monotonic()
+        left, at = self._buckets.get(name, (rate, now))
+        left = min(max(rate, 1.0), left + (now - at) * rate)
+        if left < 1:
+            wait_seconds = max(1, round((1 - left) / rate + 0.5))
+            raise Refused(
+                "rate_limited",
+                f"This key may send {rate:g} requests per second to this server.",
+                headers={"retry-after": str(wait_seconds)},
+            )
+        self._buckets[name] = (left - 1, now)
+
+    async def requires_key(self, queue: str) -> bool:
+        """Whether the queue takes only jobs with an idempotency key."""
+        known = self._strict.get(queue)
+        if known is None or time.monotonic() >= known[0]:
+            strict = await self.ask(lambda _: limits.requires_key(queue))
+            if len(self._strict) >= _KNOWN_LIMIT:
+                self._strict.clear()
+            known = self._strict[queue] = (time.monotonic() + _FRESH_SECONDS, strict)
+        return known[1]
+
+    def forget_queue(self, queue: str) -> None:
+        """Its policy was changed here."""
+        self._strict.pop(queue, None)
+
+    async def check(self) -> None:
+        """An error unless the store answers, with the schema of this version."""
+        await self.ask(lambda _: tokens.any_token())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """What goes on beside the requests: jobs are pushed, and the store is kept in order."""
+        self._pushing = asyncio.create_task(self._push())
+        try:
+            yield
+        finally:
+            self.stopping.set()
+            await asyncio.gather(self._pushing, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Whoever waits ends its wait, and nothing is begun; again: nothing is waited for."""
+        if self.stopping.is_set() and self._pushing is not None:
+            self._pushing.cancel()
+        self.stopping.set()
+
+    async def _push(self) -> None:
+        while not self.stopping.is_set():
+            pusher = self.app.pusher()
+            work = asyncio.create_task(pusher.arun())
+            told = asyncio.create_task(self.stopping.wait())
+            try:
+                await asyncio.wait([work, told], return_when=asyncio.FIRST_COMPLETED)
+                pusher.stop()
+                await work
+            except Exception:
+                _log.exception("the pusher failed, and begins anew")
+                await asyncio.wait([told], timeout=_PUSHER_PAUSE_SECONDS)
+            finally:
+                told.cancel()
+                work.cancel()
+
+    async def ask(self, make: Callable[[bool], Plan[T]], access: Access = "read") -> T:
+        return await aside(self.app._executor, self.app._engine.run, make, access)
+
+    async def _find(self, token_id: str) -> Kept | None:
+        known = self._known.get(token_id)
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
+        kept = await self.ask(lambda _: tokens.find(token_id))
+        # Nothing is kept of ids that do not exist: anybody could send any number of them.
+        if kept is None:
+            self._known.pop(token_id, None)
+        else:
+            if len(self._known) >= _KNOWN_LIMIT:
+                self._known.clear()
+            self._known[token_id] = (time.monotonic() + _FRESH_SECONDS, kept)
+        return kept
+
+    async def _is_closed(self) -> bool:
+        if not self._closed and time.monotonic() >= self._closed_at:
+            self._closed = await self.ask(lambda _: tokens.any_token())
+            self._closed_at = time.monotonic() + _FRESH_SECONDS
+        return self._closed
+
+
+def _bearer(authorization: str | None) -> str | None:
+    if authorization is None:
+        return None
+    scheme, _, key = authorization.partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None

@@ -1,0 +1,327 @@
+"""What a worker fetches ahead of its handlers: only quick ones, and never for long."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+
+from oncely import Context, NewJob, Oncely
+from oncely.store import claim as claims
+from oncely.store import deliver
+from oncely.worker.worker import Worker
+from tests.engine.steps import Backdoor, claim, end, engine_of, found, sql
+
+QUICK = 400
+PLACES = 2
+PATIENCE_SECONDS = 30
+
+
+def eventually(reached: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not reached():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        time.sleep(0.02)
+
+
+def leased(app: Oncely) -> list[str]:
+    """The ids in all leases."""
+    rows = sql(app, "select ids from oncely.lease")
+    found = [msgspec.json.decode(ids) if isinstance(ids, str) else ids for (ids,) in rows]
+    return [str(id) for ids in found for id in ids]
+
+
+def lease_sizes(app: Oncely) -> list[int]:
+    """How many jobs of each lease were completed under it."""
+    return [n for (n,) in sql(app, "select count(*) from oncely.outcome group by epoch")]
+
+
+class Scene:
+    """A worker with two places. 400 jobs are quick, then each stays until it is let go."""
+
+    def __init__(self, app: Oncely, *, lease_seconds: float = 60.0, more: int = 40) -> None:
+        self.app = app
+        self.go = asyncio.Event()
+        self.begun: list[str] = []
+        self.worker = app.worker(concurrency=PLACES, lease_seconds=lease_seconds, poll_seconds=0.1)
+        self._register(app)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        made = app.enqueue_many(
+            NewJob("quick" if n < QUICK else "slow") for n in range(QUICK + more)
+        ).receipts
+        self.slow = [receipt.job_id for receipt in made[QUICK:]]
+
+    def _register(self, app: Oncely) -> None:
+        @app.job("quick")
+        async def quick(ctx: Context) -> None: ...
+
+        @app.job("slow")
+        async def slow(ctx: Context) -> None:
+            self._loop = asyncio.get_running_loop()
+            self.begun.append(ctx.job_id)
+            await self.go.wait()
+
+    def in_hand(self) -> list[str]:
+        return [id for id in leased(self.app) if id in self.slow and id not in self.begun]
+
+    def let_go(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.go.set)
+
+    def at_work(self) -> None:
+        """Until all places are taken, and something is fetched ahead beyond that."""
+        eventually(lambda: len(self.begun) == PLACES, "the slow ones are begun")
+        assert self.in_hand(), "nothing was fetched ahead: the test shows nothing"
+
+
+@contextmanager
+def running(worker: Worker, finally_: Callable[[], None]) -> Iterator[None]:
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        finally_()
+        worker.stop()
+        thread.join(PATIENCE_SECONDS)
+        assert not thread.is_alive()
+
+
+@contextmanager
+def scene(app: Oncely, *, lease_seconds: float = 60.0, more: int = 40) -> Iterator[Scene]:
+    it = Scene(app, lease_seconds=lease_seconds, more=more)
+    with running(it.worker, it.let_go):
+        it.at_work()
+        yield it
+
+
+def untouched(app: Oncely, job_id: str) -> bool:
+    job = found(app, job_id)
+    return (job.state, job.attempt, job.executions) == ("pending", 0, [])
+
+
+def test_quick_jobs_are_fetched_ahead_and_slow_ones_are_not(app: Oncely) -> None:
+    @app.job("quick")
+    async def quick(ctx: Context) -> None: ...
+
+    @app.job("slow")
+    async def slow(ctx: Context) -> None:
+        await asyncio.sleep(0.05)
+
+    @app.job("thread")
+    def thread(ctx: Context) -> None:
+        time.sleep(0.05)
+
+    for kind, count in (("slow", 12), ("thread", 12), ("quick", QUICK)):
+        app.enqueue_many(NewJob(kind, queue=kind) for _ in range(count))
+        sql(app, "delete from oncely.outcome")
+        asyncio.run(app.worker(queues=[kind], concurrency=4).drain())
+        sizes = lease_sizes(app)
+        assert sum(sizes) == count
+        assert (max(sizes) > 4) == (kind == "quick"), (kind, sizes)
+
+
+def test_what_is_not_begun_in_time_goes_to_others_untouched(app: Oncely, url: str) -> None:
+    with scene(app) as first, Oncely(url) as elsewhere:
+        hand = first.in_hand()
+        # Something wakes it for nothing: that must not make it forget what it has in hand.
+        app.enqueue("other", queue="dead", delay=0)
+        app._engine.run(
+            lambda _: claims.claim("dead", worker="d", nonce=1, lease_seconds=0, limit=1), "write"
+        )
+        first.worker._wake.set()
+        eventually(lambda: not first.in_hand(), "it hands back what it does not begin")
+        assert all(untouched(app, job_id) for job_id in hand)
+
+        @elsewhere.job("slow")
+        async def at_once(ctx: Context) -> str:
+            return "elsewhere"
+
+        @elsewhere.job("other")
+        async def other(ctx: Context) -> None: ...
+
+        other_worker = elsewhere.worker(poll_seconds=0.1)
+        with running(other_worker, lambda: None):
+            rest = [job_id for job_id in first.slow if job_id not in first.begun]
+            eventually(
+                lambda: all(found(app, job_id).state == "completed" for job_id in rest),
+                "somebody else runs them",
+            )
+        for job_id in rest:
+            job = found(app, job_id)
+            assert (job.result, job.attempt, len(job.executions)) == ("elsewhere", 1, 1)
+        assert len(first.begun) == PLACES
+
+
+def test_who_is_told_to_stop_hands_back_at_once_what_it_has_not_begun(app: Oncely) -> None:
+    with scene(app) as it:
+        hand = it.in_hand()
+        it.worker.stop()
+        eventually(lambda: not it.in_hand(), "it hands back what it has not begun")
+        eventually(lambda: sorted(leased(app)) == sorted(it.begun), "what has ended is settled")
+        assert all(untouched(app, job_id) for job_id in hand)
+    assert [found(app, job_id).state for job_id in it.begun] == ["completed"] * PLACES
+    assert len(it.begun) == PLACES
+
+
+def test_a_worker_whose_task_is_cancelled_hands_back_what_it_has_not_begun(app: Oncely) -> None:
+    it = Scene(app)
+
+    async def run() -> None:
+        task = asyncio.create_task(it.worker.arun())
+        await asyncio.to_thread(it.at_work)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    it.worker._grace_seconds = 0.0
+    asyncio.run(run())
+    assert leased(app) == []
+    rest = [job_id for job_id in it.slow if job_id not in it.begun]
+    assert all(untouched(app, job_id) for job_id in rest)
+    outcomes = [[e.outcome for e in found(app, job_id).executions] for job_id in it.begun]
+    assert outcomes == [["released"]] * PLACES
+
+
+def test_a_job_that_is_cancelled_in_hand_is_not_begun_once_its_worker_notices(app: Oncely) -> None:
+    with scene(app, lease_seconds=0.6) as it:
+        [victim, *_] = it.in_hand()
+        app.cancel(victim)
+        assert found(app, victim).state == "cancelled"
+        newest = "select max(expires_at) from oncely.lease"
+        for _ in range(2):  # the first renewal may have been under way
+            before = sql(app, newest)
+            eventually(lambda before=before: sql(app, newest) > before, "it renews")  # type: ignore[misc]
+        it.let_go()
+        rest = [job_id for job_id in it.slow if job_id != victim]
+        eventually(
+            lambda: all(found(app, job_id).state == "completed" for job_id in rest), "all end"
+        )
+    assert victim not in it.begun
+    assert sorted(it.begun) == sorted(rest)
+    assert [e.outcome for e in found(app, victim).executions] == ["cancelled"]
+
+
+def test_what_is_in_hand_is_not_lost_if_the_store_did_not_answer(app: Oncely) -> None:
+    """A renewal that came to nothing says only that the jobs may be lost. The leases still stand
+    and would be renewed the next time, and again, for jobs that nobody runs."""
+    with scene(app, lease_seconds=0.6) as it:
+        lock = threading.Event()
+        held = threading.Thread(target=_keep_locked, args=(app, 1.0, lock))
+        held.start()
+        assert lock.wait(PATIENCE_SECONDS)
+        held.join()
+        it.let_go()
+        eventually(
+            lambda: all(found(app, job_id).state == "completed" for job_id in it.slow), "all end"
+        )
+
+
+def _keep_locked(app: Oncely, seconds: float, locked: threading.Event) -> None:
+    """Nobody can renew a lease for so long."""
+    door = Backdoor(app)
+    try:
+        if engine_of(app) == "sqlite":
+            door.sql("begin immediate")
+        else:
+            door.sql("begin")
+            door.sql("lock table oncely.lease in exclusive mode")
+        locked.set()
+        time.sleep(seconds)
+        door.sql("commit")
+    finally:
+        door.close()
+
+
+def test_a_paused_queue_gets_back_what_was_fetched_ahead(app: Oncely) -> None:
+    with scene(app) as it:
+        hand = it.in_hand()
+        app.pause("default")
+        eventually(lambda: not it.in_hand(), "it hands back what it has not begun")
+        it.let_go()
+        eventually(lambda: leased(app) == [], "what was begun ends")
+        assert all(untouched(app, job_id) for job_id in hand)
+        assert len(it.begun) == PLACES
+        app.resume("default")
+        eventually(
+            lambda: all(found(app, job_id).state == "completed" for job_id in it.slow), "it goes on"
+        )
+
+
+def test_what_has_ended_makes_room_for_the_next_of_the_lease(app: Oncely) -> None:
+    """The worker died with five in its lease, two of which it ran at a time."""
+    ids = [receipt.job_id for receipt in app.enqueue_many([NewJob("k")] * 6).receipts]
+    lease = app._engine.run(
+        lambda _: claims.claim(
+            "default", worker="w", nonce=1, lease_seconds=0, limit=6, started=PLACES
+        ),
+        "write",
+    )
+    assert end(app, lease[0], "completed")
+    fates = app._engine.run(lambda _: deliver.reclaim(1), "transaction")
+    assert [
+        (job.job_id, job.fate) for job in sorted(fates, key=lambda job: ids.index(job.job_id))
+    ] == [
+        (ids[1], "crashed"),
+        (ids[2], "crashed"),
+        *((id, "untried") for id in ids[3:]),
+    ]
+    # They keep their place, so that who claims next meets first those that were begun.
+    assert [(job.job_id, job.crashes) for job in claim(app, limit=9)] == [
+        (id, int(n < PLACES)) for n, id in enumerate(ids[1:])
+    ]
+
+
+def test_from_several_queues_no_more_is_claimed_than_can_count_as_begun(app: Oncely) -> None:
+    started: list[int] = []
+
+    @app.job("quick")
+    async def quick(ctx: Context) -> None:
+        if len(seen) % 20 == 0:
+            rows = await asyncio.to_thread(sql, app, "select started from oncely.lease")
+            started.extend(n for (n,) in rows)
+        seen.append(ctx.job_id)
+
+    seen: list[str] = []
+    app.enqueue_many(NewJob("quick", queue=f"q{n % 5}") for n in range(QUICK))
+    asyncio.run(app.worker(concurrency=PLACES).drain())
+    assert len(seen) == QUICK
+    assert max(started) <= PLACES
+
+
+@pytest.mark.parametrize("how", ["queue", "group"])
+def test_jobs_under_limits_are_never_fetched_ahead(app: Oncely, how: str) -> None:
+    most = 0
+
+    @app.job("quick")
+    async def quick(ctx: Context) -> None:
+        nonlocal most
+        if len(seen) % 20 == 0:
+            most = max(most, len(await asyncio.to_thread(leased, app)))
+        seen.append(ctx.job_id)
+
+    seen: list[str] = []
+    if how == "queue":
+        app.set_queue("default", concurrency=50)
+    else:
+        app.set_group("g", concurrency=50)
+    app.enqueue_many(NewJob("quick", group_key="g" if how == "group" else None) for _ in range(200))
+    app.enqueue_many(NewJob("quick", queue="plain") for _ in range(200))
+    asyncio.run(app.worker(concurrency=4, queues=["default"]).drain())
+    assert len(seen) == 200
+    assert 0 < most <= 4
+
+
+def test_higher_priorities_come_first_also_out_of_the_hand(app: Oncely) -> None:
+    order: list[int] = []
+
+    @app.job("quick")
+    async def quick(ctx: Context, priority: int) -> None:
+        order.append(priority)
+
+    app.enqueue_many(NewJob("quick", n % 3, priority=n % 3) for n in range(QUICK))
+    asyncio.run(app.worker(concurrency=PLACES).drain())
+    assert order == sorted(order, reverse=True)
+    assert max(lease_sizes(app)) > PLACES

@@ -1,0 +1,59 @@
+"""One server on each engine for all tests of a file; each test finds its store empty."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from oncely import Oncely
+from tests.cluster import Cluster
+from tests.engine.steps import engine_of, sql
+from tests.surface.http.server import Client, in_thread
+
+Served = tuple[str, Client]
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('served') / 'jobs.db'}"
+    else:
+        cluster: Cluster = request.getfixturevalue("cluster")
+        name = f"served_{uuid4().hex}"
+        url = cluster.create_database(name)
+    with Oncely(url) as app:
+        app.migrate()
+        with in_thread(app) as address, Client(address) as client:
+            yield url, client
+    if request.param == "postgres":
+        cluster.drop_database(name)
+
+
+@pytest.fixture
+def app(served: Served) -> Iterator[Oncely]:
+    """Not the server's own: what a test declares on it is gone with it."""
+    with Oncely(served[0]) as app:
+        empty(app)
+        yield app
+
+
+@pytest.fixture
+def client(served: Served, app: Oncely) -> Client:
+    return served[1]
+
+
+def empty(app: Oncely) -> None:
+    if engine_of(app) == "sqlite":
+        tables = (
+            "select name from sqlite_master where type = 'table' "
+            "and name like 'oncely_%' and name <> 'oncely_migration'"
+        )
+    else:
+        tables = (
+            "select 'oncely.' || tablename from pg_tables "
+            "where schemaname = 'oncely' and tablename <> 'migration'"
+        )
+    for (name,) in sql(app, tables):
+        sql(app, f"delete from {name}")

@@ -1,0 +1,248 @@
+"""Workers over HTTP, in any language: claim, ack, nack, defer, heartbeat."""
+
+import threading
+import time
+from typing import Any
+
+import httpx2
+import pytest
+
+from oncely import NewJob, Oncely, Retry
+from oncely.store import deliver
+from tests.engine.steps import let_days_pass
+from tests.surface.http.server import Client, in_thread
+
+A_MINUTE = 60 / 86_400
+
+
+def claim(client: Client, queue: str = "default", **fields: Any) -> list[dict[str, Any]]:
+    answer = client.post(f"/v1/queues/{queue}/claim", json={"workerId": "w", **fields})
+    assert answer.status_code == 200, answer.text
+    jobs: list[dict[str, Any]] = answer.json()["jobs"]
+    return jobs
+
+
+def say(client: Client, verb: str, job: dict[str, Any], **fields: Any) -> httpx2.Response:
+    body = {"executionId": job["executionId"], **fields}
+    return client.post(f"/v1/jobs/{job['id']}/{verb}", json=body)
+
+
+def reclaim(app: Oncely) -> int:
+    return len(app._engine.run(lambda _: deliver.reclaim(10), "transaction"))
+
+
+def state(app: Oncely, job: dict[str, Any]) -> str:
+    found = app.get(job["id"])
+    assert found is not None
+    return found.state
+
+
+def test_a_claimed_job_says_all_that_is_needed_to_run_it(client: Client, app: Oncely) -> None:
+    app.enqueue("k", {"a": [1, "ü"]}, group_key="g", max_attempts=3, timeout=5)
+    [job] = claim(client, max=10)
+    found = app.get(job["id"])
+    assert found is not None
+    assert found.state == "running"
+    assert job == {
+        "id": found.job_id,
+        "executionId": job["executionId"],
+        "epoch": job["epoch"],
+        "attempt": 1,
+        "maxAttempts": 3,
+        "kind": "k",
+        "queue": "default",
+        "groupKey": "g",
+        "payload": {"a": [1, "ü"]},
+        "timeout": 5.0,
+        "traceparent": None,
+    }
+
+
+def test_several_jobs_of_one_claim_are_settled_one_by_one(client: Client, app: Oncely) -> None:
+    app.enqueue_many(NewJob("k", n) for n in range(4))
+    jobs = claim(client, max=3, leaseSeconds=30)
+    assert len(jobs) == 3
+    assert say(client, "ack", jobs[0], result={"n": 0}).json()["state"] == "completed"
+    assert say(client, "nack", jobs[1], reason="no", retryable=False).json()["state"] == "failed"
+    assert say(client, "defer", jobs[2], retryAfter=60).json()["state"] == "scheduled"
+    assert app.result(jobs[0]["id"]) == {"n": 0}
+    failed = app.get(jobs[1]["id"])
+    assert failed is not None
+    assert failed.error == {"type": "Nack", "message": "no", "traceback": None}
+    [left] = claim(client, max=10)
+    assert left["payload"] == 3
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields"),
+    [("ack", {"result": 1}), ("nack", {"reason": "x"}), ("defer", {"retryAfter": 5})],
+)
+def test_the_same_again_is_200_and_changes_nothing(
+    client: Client, app: Oncely, verb: str, fields: dict[str, Any]
+) -> None:
+    app.enqueue("k")
+    [job] = claim(client)
+    first = say(client, verb, job, **fields)
+    before = app.get(job["id"])
+    again = say(client, verb, job, **fields)
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert app.get(job["id"]) == before
+
+
+def test_only_the_holder_may_speak_for_a_job(client: Client, app: Oncely) -> None:
+    app.enqueue("k")
+    [old] = claim(client)
+    let_days_pass(app, A_MINUTE * 2)
+    assert reclaim(app) == 1
+    [new] = claim(client)
+    assert new["epoch"] > old["epoch"]
+    for verb, fields in (
+        ("ack", {}),
+        ("nack", {}),
+        ("defer", {"retryAfter": 1}),
+        ("heartbeat", {}),
+    ):
+        refused = say(client, verb, old, **fields)
+        assert (refused.status_code, refused.json()["code"]) == (409, "lease_lost"), verb
+        assert refused.json()["jobId"] == old["id"]
+    assert say(client, "heartbeat", new, extendSeconds=90).status_code == 200
+    assert say(client, "ack", new).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields", "left"),
+    [
+        ("ack", {}, "completed"),
+        ("nack", {"retryAfter": 60}, "scheduled"),
+        ("defer", {"retryAfter": 60}, "scheduled"),
+        ("heartbeat", {}, "running"),
+    ],
+)
+def test_what_comes_late_is_accepted_while_nobody_else_holds_the_job(
+    client: Client, app: Oncely, verb: str, fields: dict[str, Any], left: str
+) -> None:
+    app.enqueue("k")
+    [job] = claim(client)
+    let_days_pass(app, A_MINUTE * 2)
+    assert reclaim(app) == 1
+    assert say(client, verb, job, **fields).status_code == 200
+    assert state(app, job) == left
+
+
+def test_a_nack_goes_by_the_policy_of_the_queue(client: Client, app: Oncely) -> None:
+    app.set_queue("q", retry=Retry(max_attempts=2, backoff="fixed", base=0, jitter=False))
+    app.enqueue("k", queue="q")
+    for attempt, left in ((1, "pending"), (2, "failed")):
+        [job] = claim(client, "q")
+        assert (job["attempt"], job["maxAttempts"]) == (attempt, 2)
+        assert say(client, "nack", job, reason="again").json()["state"] == left
+
+
+def test_a_defer_burns_no_attempt(client: Client, app: Oncely) -> None:
+    app.enqueue("k", max_attempts=1)
+    for _ in range(3):
+        [job] = claim(client)
+        assert job["attempt"] == 1
+        say(client, "defer", job, retryAfter=0)
+    assert state(app, job) == "pending"
+
+
+def test_a_repeated_request_gets_the_same_claim_from_any_server(
+    client: Client, app: Oncely
+) -> None:
+    app.enqueue_many(NewJob("k", n) for n in range(4))
+    first = claim(client, max=2, requestId="r1")
+    with in_thread(app) as url, Client(url) as other:
+        assert claim(other, max=2, requestId="r1") == first
+        assert len(claim(other, max=10)) == 2
+
+
+def test_a_claim_waits_until_there_is_a_job(app: Oncely) -> None:
+    got: list[list[dict[str, Any]]] = []
+    with in_thread(app) as url, Client(url) as client:
+        assert claim(client, waitSeconds=0) == []
+        waiting = threading.Thread(target=lambda: got.append(claim(client, waitSeconds=20)))
+        ears = app._engine._listener._ears  # type: ignore[attr-defined]
+        waiting.start()
+        while waiting.is_alive() and not any("queue:default" in e.topics for e in tuple(ears)):
+            time.sleep(0.01)
+        app.enqueue("k", 7)
+        waiting.join(30)
+    assert [job["payload"] for job in got[0]] == [7]
+
+
+def test_a_job_that_falls_due_during_the_wait_is_given_out(client: Client, app: Oncely) -> None:
+    app.enqueue("k", delay=0.5)
+    assert len(claim(client, waitSeconds=20)) == 1
+
+
+def test_a_claim_that_nobody_waits_for_any_more_takes_nothing(client: Client, app: Oncely) -> None:
+    impatient = httpx2.Client(base_url=client.base_url, timeout=0.3, trust_env=False)
+    with impatient, pytest.raises(httpx2.ReadTimeout):
+        impatient.post("/v1/queues/default/claim", json={"workerId": "gone", "waitSeconds": 20})
+    job_id = app.enqueue("k").job_id
+    time.sleep(1.5)  # longer than a claim that waits goes without a look
+    found = app.get(job_id)
+    assert found is not None
+    assert found.state == "pending"
+
+
+def test_limits_hold_for_claims_over_http(client: Client, app: Oncely) -> None:
+    app.set_queue("default", concurrency=2)
+    app.enqueue_many(NewJob("k", n, group_key=f"g{n}") for n in range(5))
+    jobs = claim(client, max=5)
+    assert len(jobs) == 2
+    say(client, "ack", jobs[0])
+    assert len(claim(client, max=5)) == 1
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/queues/q/claim", {}, "workerId"),
+    ("/v1/queues/q/claim", {"workerId": "w", "max": 0}, "max"),
+    ("/v1/queues/q/claim", {"workerId": "w", "max": 101}, "max"),
+    ("/v1/queues/q/claim", {"workerId": "w", "waitSeconds": 21}, "waitSeconds"),
+    ("/v1/queues/q/claim", {"workerId": "w\x00"}, "workerId"),
+    ("/v1/queues/q/claim", {"workerId": "w", "requestId": "\x00"}, "requestId"),
+    ("/v1/jobs/{id}/ack", {}, "executionId"),
+    ("/v1/jobs/{id}/ack", {"executionId": "nonsense"}, "executionId"),
+    ("/v1/jobs/{id}/defer", {"executionId": "{e}"}, "retryAfter"),
+    ("/v1/jobs/{id}/heartbeat", {"executionId": "{e}", "extendSeconds": 0}, "extendSeconds"),
+    ("/v1/jobs/{id}/nack", {"executionId": "{e}", "retryAfter": -1}, "retryAfter"),
+]
+
+
+@pytest.fixture
+def running(client: Client, app: Oncely) -> dict[str, Any]:
+    app.enqueue("k", queue="r")
+    return claim(client, "r")[0]
+
+
+def test_bad_input_is_one_clear_answer(
+    client: Client, app: Oncely, running: dict[str, Any]
+) -> None:
+    for path, body, named in BAD:
+        sent = {
+            name: running["executionId"] if value == "{e}" else value
+            for name, value in body.items()
+        }
+        answer = client.post(path.replace("{id}", running["id"]), json=sent)
+        assert answer.status_code == 422, (path, body, answer.text)
+        assert named in answer.json()["detail"], answer.text
+    assert state(app, running) == "running"
+
+
+def test_a_key_for_other_queues_sees_neither_the_queue_nor_its_jobs(app: Oncely) -> None:
+    mine = app.create_token(["work"], queues=["mine"]).key
+    every = app.create_token(["work"]).key
+    app.enqueue("k", queue="theirs")
+    with in_thread(app) as url, Client(url, mine) as client, Client(url, every) as other:
+        refused = client.post("/v1/queues/theirs/claim", json={"workerId": "w"})
+        assert (refused.status_code, refused.json()["code"]) == (403, "queue_forbidden")
+        [job] = claim(other, "theirs")
+        hidden = say(client, "ack", job)
+        assert (hidden.status_code, hidden.json()["code"]) == (404, "job_not_found")
+        exchange = {"workerId": "w", "leaseSeconds": 60, "nonce": 1, "limit": 5}
+        assert client.post("/v1/worker/exchange", json=exchange).json()["claimed"] == []
+        refused = client.post("/v1/worker/exchange", json={**exchange, "queues": ["theirs"]})
+        assert refused.status_code == 403
+        assert say(other, "ack", job).status_code == 200

@@ -1,0 +1,105 @@
+"""Real servers for tests: in a thread of this process, or as `oncely serve` in one of its own."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import uvicorn
+
+from oncely import Oncely
+from oncely.surface.http.run import listen
+from oncely.surface.http.server import over
+from oncely.surface.http.service import Service, Settings
+from tests.surface.command import SCRIPT, environment
+
+
+class Client(httpx2.Client):
+    """Closes what it is done with, and ignores the environment."""
+
+    def __init__(self, url: str, key: str | None = None) -> None:
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        # Without TLS there is nothing to verify, and certificates take a while to read.
+        super().__init__(base_url=url, headers=headers, trust_env=False, verify=False, timeout=30)
+
+    def publish(self, queue: str, payload: Any = None, **fields: Any) -> httpx2.Response:
+        return self.post(f"/v1/queues/{queue}/jobs", json={"payload": payload, **fields})
+
+
+@contextmanager
+def in_thread(app: Oncely, settings: Settings | None = None) -> Iterator[str]:
+    """The server over this very app, on a port of its own; its address. Here it is uvicorn that
+    begins and ends what goes on beside the requests, as it would in an app of the user's."""
+    listening = listen("127.0.0.1", 0)
+    service = Service(app, settings or Settings())
+    server = uvicorn.Server(
+        uvicorn.Config(over(service), lifespan="on", log_config=None, access_log=False)
+    )
+
+    def run() -> None:
+        asyncio.run(server.serve(sockets=[listening]))
+
+    thread = threading.Thread(target=run, name="server")
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listening.close()
+        assert not thread.is_alive()
+
+
+@dataclass
+class Process:
+    url: str
+    process: "subprocess.Popen[str]"
+
+    def end(self, number: int) -> tuple[int, str]:
+        """The exit code, and what was logged."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> tuple[int, str]:
+        _, log = self.process.communicate(timeout=60)
+        return self.process.returncode, log
+
+
+@contextmanager
+def as_process(store: str, *options: str, port: int = 0, **env: str) -> Iterator[Process]:
+    process = subprocess.Popen(
+        [SCRIPT, "serve", "--port", str(port), "--json", "--url", store, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(**env),
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        if not line:
+            raise AssertionError(process.communicate(timeout=30)[1])
+        yield Process(json.loads(line)["url"], process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def raw(url: str, request: bytes, *, hold: bool = False) -> bytes:
+    """What the server answers to these very bytes, until it closes the connection. With `hold` it
+    cannot know that there are no more."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(request)
+        if not hold:
+            connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while data := connection.recv(65_536):
+            answer += data
+        return answer
