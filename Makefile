@@ -37,7 +37,8 @@ TIMES ?= 5
 torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
 	ONCELY_TORTURE=$(TIMES) $(BIN)/pytest -s --timeout 3600 tests/crash/test_killed_workers.py \
 		tests/crash/test_killed_publishers.py tests/crash/test_server_stops_under_workers.py \
-		tests/crash/test_effect_crashes.py
+		tests/crash/test_effect_crashes.py tests/surface/http/test_crashes.py \
+		tests/surface/http/test_fuzz.py
 	$(BIN)/python -m tests.planted
 
 # Every peer with an environment of its own, under .bench; Node's need npm, some need redis-server.

@@ -28,6 +28,9 @@ WORKER = "tests/engine/test_worker.py::"
 DELIVERY = "tests/engine/test_delivery.py::"
 LEASES = "tests/engine/test_leases.py::"
 CLOCK = "tests/engine/test_clock.py::"
+SWAP = "tests/engine/test_swap.py::"
+AHEAD = "tests/engine/test_ahead.py::"
+DEATHS = "tests/crash/test_ahead.py::"
 STOPS = "tests/crash/test_server_stops_under_workers.py::"
 PLAIN_PATH = f"{WORKER}test_what_the_handler_returns_is_kept_as_the_result"
 
@@ -222,6 +225,169 @@ BUGS: tuple[Bug, ...] = (
         "settled",
         (" and o.epoch = json_extract(i.value, '$.epoch')", ""),
         tests=[f"{LEASES}test_what_another_execution_settled_is_not_taken_for_ones_own"],
+    ),
+    on_postgres(
+        "a whole lease without the nonce",
+        "settle_whole",
+        ("l.nonce = :nonce", "(l.nonce = :nonce or true)"),
+        tests=[f"{SWAP}test_with_another_fence_nothing_is_written"],
+    ),
+    on_sqlite(
+        "a whole lease without the nonce",
+        "settle_whole",
+        ("nonce = :nonce", "(true or :nonce)"),
+        tests=[f"{SWAP}test_with_another_fence_nothing_is_written"],
+    ),
+    on_postgres(
+        "a whole lease without its jobs",
+        "settle_whole",
+        ("and l.ids = cast", "and l.ids && cast"),
+        tests=[f"{SWAP}test_a_lease_that_does_not_hold_exactly_these_jobs_is_left_alone"],
+    ),
+    on_sqlite(
+        "a whole lease without its jobs",
+        "settle_whole",
+        ("ids = :ids", "(true or :ids)"),
+        tests=[f"{SWAP}test_a_lease_that_does_not_hold_exactly_these_jobs_is_left_alone"],
+    ),
+    Bug(
+        "results in the order in which they came",
+        (Edit("worker/ends.py", "                lease.sort(key=_place)\n", ""),),
+        (f"{SWAP}test_every_result_and_attempt_is_kept_with_its_job",),
+    ),
+    Bug(
+        "results in another order than the jobs",
+        (
+            Edit(
+                "store/swap.py",
+                "results = [completed.result for completed in lease]",
+                "results = [completed.result for completed in reversed(lease)]",
+            ),
+        ),
+        (f"{SWAP}test_every_result_and_attempt_is_kept_with_its_job",),
+    ),
+    Bug(
+        "a whole lease forgets the attempts",
+        (
+            Edit(
+                "store/swap.py",
+                "attempts if max(attempts) > 1 else []",
+                "attempts if max(attempts) > 9 else []",
+            ),
+        ),
+        (f"{SWAP}test_what_is_left_out_of_the_message_is_filled_in",),
+    ),
+    on_postgres(
+        "a whole lease keeps its unique keys",
+        "settle_whole",
+        ("where :is_unique", "where not :is_unique"),
+        tests=[f"{SWAP}test_unique_keys_are_free_again_and_those_of_others_are_not"],
+    ),
+    on_sqlite(
+        "a whole lease keeps its unique keys",
+        "settle_whole",
+        ("where :is_unique and", "where not :is_unique and"),
+        tests=[f"{SWAP}test_unique_keys_are_free_again_and_those_of_others_are_not"],
+    ),
+    Bug(
+        "what goes together is done one by one, on postgres",
+        (
+            Edit(
+                "store/postgres/engine.py",
+                "        with connection.pipeline():\n",
+                "        if connection:\n",
+            ),
+        ),
+        (f"{SWAP}test_what_goes_together_is_done_whole_or_not_at_all",),
+    ),
+    Bug(
+        "what goes together is done one by one, on sqlite",
+        (
+            Edit(
+                "store/sqlite/engine.py",
+                "return [(self._ask(connection, part),) for part in statement.parts]",
+                "return [\n                (self._ask(connection, part),)\n"
+                "                for part in statement.parts\n"
+                "                if connection.executescript('commit; begin immediate')\n"
+                "            ]",
+            ),
+        ),
+        (f"{SWAP}test_what_goes_together_is_done_whole_or_not_at_all",),
+    ),
+    Bug(
+        "a swap whose answer was lost is sent again",
+        (Edit("store/swap.py", "    if again:\n        return None\n", ""),),
+        (f"{DEATHS}test_the_answer_to_a_swap_is_lost",),
+    ),
+    Bug(
+        "a swap that arrives late is not looked for",
+        (
+            Edit(
+                "worker/worker.py",
+                "            if self._lost:\n",
+                "            if not self._lost:\n",
+            ),
+        ),
+        (f"{DEATHS}test_a_swap_arrives_after_its_worker_has_given_it_up",),
+    ),
+    Bug(
+        "who stops keeps what it has in hand",
+        (
+            Edit(
+                "worker/worker.py",
+                "        self._hand_back()\n        deadline =",
+                "        deadline =",
+            ),
+        ),
+        (f"{AHEAD}test_who_is_told_to_stop_hands_back_at_once_what_it_has_not_begun",),
+    ),
+    Bug(
+        "what is in hand is kept for ever",
+        (
+            Edit(
+                "worker/worker.py",
+                "- self._hand[0][0] > HAND_SECONDS",
+                "- self._hand[0][0] > 1000 * HAND_SECONDS",
+            ),
+        ),
+        (f"{AHEAD}test_what_is_not_begun_in_time_goes_to_others_untouched",),
+    ),
+    Bug(
+        "what is in hand is dropped when a renewal fails",
+        (
+            Edit(
+                "worker/worker.py",
+                "tried=False), 0.0)\n                self._wake.set()\n",
+                "tried=False), 0.0)\n                self._ends._singles.pop()\n",
+            ),
+        ),
+        (f"{AHEAD}test_what_is_in_hand_is_not_lost_if_the_store_did_not_answer",),
+    ),
+    Bug(
+        "a job that was cancelled in hand is begun",
+        (Edit("worker/worker.py", "            self._keep_in_hand(kept, asked)\n", ""),),
+        (f"{AHEAD}test_a_job_that_is_cancelled_in_hand_is_not_begun_once_its_worker_notices",),
+    ),
+    Bug(
+        "jobs under limits are fetched ahead",
+        (Edit("worker/worker.py", " or self._outlook.due & self._outlook.shared:", ":"),),
+        (f"{AHEAD}test_jobs_under_limits_are_never_fetched_ahead",),
+    ),
+    Bug(
+        "who meets a job that crashed fetches ahead all the same",
+        (Edit("worker/care.py", "self._wary = AHEAD_LIMIT", "self._wary = 0"),),
+        (f"{DEATHS}test_a_poison_pill_among_quick_jobs_is_found_soon",),
+    ),
+    Bug(
+        "a suspect runs beside others",
+        (
+            Edit(
+                "worker/care.py",
+                "claimed.crashes >= CRASH_LIMIT - 1",
+                "claimed.crashes > CRASH_LIMIT",
+            ),
+        ),
+        (f"{DEATHS}test_a_poison_pill_among_quick_jobs_is_found_soon",),
     ),
     on_postgres(
         "recovery counts no crash",

@@ -2,8 +2,10 @@
 
 import asyncio
 import secrets
+import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -13,6 +15,7 @@ from oncely import Context, InvalidInput, NewJob, Oncely, Retry
 from oncely.store import deliver
 from oncely.store.claim import Claimed
 from oncely.store.lanes import Claim, Outlook, claim_shared, survey
+from oncely.store.sql import Library
 from tests.cluster import Cluster
 from tests.engine.steps import claim as claim_plain
 from tests.engine.steps import end, found, let_days_pass, retry, sql
@@ -296,6 +299,37 @@ def test_a_late_end_is_accepted_from_a_lane(app: Oncely) -> None:
     app._engine.run(lambda _: deliver.reclaim(10), "transaction")
     assert end(app, claimed, "completed")
     assert exchange(app, 9) == []
+
+
+def test_a_late_end_is_accepted_while_its_job_is_filed(postgres_url: str) -> None:
+    """Somebody moves the job into the lane of its group and then claims something else. (On SQLite
+    nobody writes at the same time.)"""
+    waits = (
+        "select 1 from pg_stat_activity "
+        "where wait_event_type = 'Lock' and datname = current_database()"
+    )
+    with (
+        Oncely(postgres_url) as app,
+        ThreadPoolExecutor() as threads,
+        psycopg.connect(postgres_url) as other,
+    ):
+        app.migrate()
+        app.enqueue("k", group_key="acme")
+        [claimed] = exchange(app, 9)
+        let_days_pass(app, 1)
+        app._engine.run(lambda _: deliver.reclaim(10), "transaction")
+        (file,) = Library("postgres").get("file", "%({name})s")
+        params = {"queue": "default", "priority": 0, "limit": 9}
+        assert other.execute(file.text.encode(), params).rowcount == 1
+        ended = threads.submit(end, app, claimed, "completed")
+        deadline = time.monotonic() + 20
+        while not sql(app, waits):
+            assert not ended.done()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        other.commit()
+        assert ended.result()
+        assert sql(app, "select id from oncely.ready") == []
 
 
 def test_the_policy_of_a_queue_goes_behind_that_of_the_kind_and_the_job(app: Oncely) -> None:

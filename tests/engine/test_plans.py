@@ -59,7 +59,7 @@ DOC = json.dumps(
 PARAMS: dict[str, Any] = {
     "doc": DOC, "error": "x", "gone_us": 1,
     "id": ID, "queue": "default", "kind": None, "state": "failed", "limit": 10,
-    "worker": "w", "started": 1, "beyond": 2, "crash_limit": 3, "crash": "{}",
+    "worker": "w", "started": 1, "pushes": False, "beyond": 2, "crash_limit": 3, "crash": "{}",
     "poison": "{}", "nonce": 1, "epoch": 1, "lease_us": 1, "after": ID, "before": ID, "key_us": 1,
     "retention_us": '{"completed": 0}', "priority": 0, "quota": 5, "group_key": "acme",
     "until": "h", "scope": "queue", "name": "default", "paused": None, "concurrency": 1,
@@ -101,9 +101,6 @@ READ_IN_ORDER = {
     "ages": {"ready_pkey"},
     "list_any": {"job_pkey"},  # from the newest on, until there are enough
     "keys_sample": {"job_pkey"},
-    # The planner's choice while there are few of them; with many it seeks.
-    "drop_expired_keys": {"idempotency_key_by_expiry"},
-    "prune_drop": {"idempotency_key_lent", "execution_pkey"},
 }
 LEDGER = """
     insert into oncely.effect (job_id, name, verb, state, fingerprint, epoch, begun_at)
@@ -219,7 +216,8 @@ HOT_FROM_THE_START = [
     "admit", "find_keys", "find_holders", "find_jobs", "keep_repeats", "survey", "claim",
     "claim_lanes", "claimed", "lanes", "file", "limits_hold", "limits_running", "limits_spend",
     "settle", "settle_whole", "settle_late", "settled", "renew", "reclaim", "look",
-    "effect_begin", "effect_done", "effect_look", "prune_look", "prune_keys",
+    "effect_begin", "effect_done", "effect_look", "prune_look", "prune_keys", "prune_drop",
+    "prune_effects", "keep_recognised", "lend_keys", "drop_expired_keys",
 ]  # fmt: skip
 
 

@@ -97,7 +97,7 @@ def test_an_epoch_that_is_handed_out_again_opens_nothing_to_a_worker_from_before
 def test_what_was_done_since_is_done_again_under_the_same_key(
     app: Oncely, backup: Callable[[], Restored]
 ) -> None:
-    """The ledger is as old as the backup. The keys for the other side are not: it recognises them."""
+    """The ledger is as old as the backup. The keys for the other side are the same."""
     asked: list[str] = []
 
     def declare(on: Oncely) -> None:

@@ -46,7 +46,7 @@ def test_every_option_is_documented_and_no_other(name: str) -> None:
 
 
 def test_the_common_options_are_documented() -> None:
-    told = re.findall(r"^\| `(--\w+)` \|", SECTIONS["Everywhere"], re.MULTILINE)
+    told = re.findall(r"^\| `(--[\w-]+)` \|", SECTIONS["Everywhere"], re.MULTILINE)
     assert set(told) == COMMON
 
 

@@ -164,13 +164,12 @@ def effecting(verb: str, name: str, job_id: str | None = None) -> Span:
 
 def _otel() -> ModuleType | None:
     """OpenTelemetry, if the program has set it up. Then it has imported it, so we need not."""
-    if "opentelemetry.trace" not in sys.modules:
+    otel = sys.modules.get("opentelemetry.trace")
+    # While another thread is at importing it, it is there and not whole.
+    find = getattr(otel, "get_tracer_provider", None)
+    if otel is None or find is None or isinstance(find(), otel.ProxyTracerProvider):
         return None
-    from opentelemetry import trace
-
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return None
-    return trace
+    return otel
 
 
 def _of_span(otel: ModuleType) -> str | None:

@@ -68,9 +68,10 @@ def claim(
     lease_seconds: float,
     limit: int,
     started: int | None = None,
+    pushes: bool = False,
 ) -> Plan[list[Claimed]]:
     """Due jobs without a group from a queue without limits, in order. The first `started` of them
-    (all, if not said) are begun."""
+    (all, if not said) are begun. Those of a queue with a push target are for who `pushes`."""
     rows = yield claim_statement(
         queue,
         worker=worker,
@@ -78,6 +79,7 @@ def claim(
         lease_seconds=lease_seconds,
         limit=limit,
         started=limit if started is None else started,
+        pushes=pushes,
     )
     return claimed_rows(rows)
 
@@ -91,6 +93,7 @@ def claim_statement(
     limit: int,
     started: int,
     bounds: Mapping[int, int] = NO_BOUNDS,
+    pushes: bool = False,
 ) -> Statement:
     return Statement(
         "claim",
@@ -101,6 +104,7 @@ def claim_statement(
             "lease_us": round(lease_seconds * 1_000_000),
             "limit": limit,
             "started": started,
+            "pushes": pushes,
             "bounds": msgspec.json.encode(dict(bounds)).decode(),
         },
     )

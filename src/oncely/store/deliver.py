@@ -140,6 +140,7 @@ def exchange(
     lease_seconds: float,
     limit: int,
     again: bool,
+    pushes: bool = False,
 ) -> Plan[Exchanged]:
     """Settle what is done and claim up to `limit` jobs where the outlook says that some are due,
     in one transaction."""
@@ -159,7 +160,12 @@ def exchange(
                 claimed += yield from claim_shared(outlook, wanted)
             else:
                 claimed += yield from claim(
-                    queue, worker=worker, nonce=nonce + n, lease_seconds=lease_seconds, limit=room
+                    queue,
+                    worker=worker,
+                    nonce=nonce + n,
+                    lease_seconds=lease_seconds,
+                    limit=room,
+                    pushes=pushes,
                 )
     return Exchanged(refused, claimed)
 

@@ -58,7 +58,7 @@ def survey(outlook: Outlook, queues: Sequence[str] | None, *, pushed: bool = Fal
     others."""
     rows = yield Statement("survey")
     outlook.levels, outlook.shared, outlook.due = {}, set(), set()
-    outlook.wait_seconds = None
+    outlook.wait_seconds, outlook.unfinished = None, False
     for queue, priority, due_us, grouped, filed, limited, to_push in rows:
         if bool(to_push) != pushed or (queues is not None and queue not in queues):
             continue

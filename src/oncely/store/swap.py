@@ -40,6 +40,7 @@ def swap(
     limit: int,
     started: int,
     bounds: Mapping[int, int] = NO_BOUNDS,
+    pushes: bool = False,
     again: bool = False,
 ) -> Plan[Swapped | None]:
     """Give back leases and claim from `queue`, if one is named: all of it, or nothing.
@@ -59,6 +60,7 @@ def swap(
                 limit=limit,
                 started=started,
                 bounds=bounds,
+                pushes=pushes,
             )
         )
     answers = [rows for (rows,) in (yield Together(parts=wanted))]

@@ -47,6 +47,7 @@ class Exchange:
         wanted: int,
         room: int,
         begun: int,
+        pushes: bool,
     ) -> None:
         self._outlook = outlook
         self._bounds = bounds
@@ -55,8 +56,11 @@ class Exchange:
         self._wanted = wanted
         self._room = room
         self._begun = begun
+        self._pushes = pushes
         self._nonce = secrets.randbits(60)
         self.refused: list[Settlement] = []
+        self.source: str | None = None
+        """The plain queue that gave jobs."""
         self.lost: Lost | None = None
 
     async def make(
@@ -80,6 +84,7 @@ class Exchange:
                     limit=self._wanted,
                     started=self._begun,
                     bounds=bounds,
+                    pushes=self._pushes,
                     again=again,
                 ),
                 "write",
@@ -87,6 +92,7 @@ class Exchange:
             lost = swapped is None
             if swapped is not None:
                 claimed = swapped.claimed
+                self.source = queue if claimed else None
                 self._bounds.claimed(claimed, now)
                 over = [
                     lease for lease in over if lease[0].claimed.fence.epoch not in swapped.settled
@@ -115,6 +121,7 @@ class Exchange:
                 nonce=nonce,
                 lease_seconds=self._lease_seconds,
                 limit=room,
+                pushes=self._pushes,
                 again=again or lost,
             )
         )

@@ -119,6 +119,8 @@ class Worker:
         self._lingers = False
         self._outlook = Outlook()
         self._bounds = Bounds()
+        self._source: str | None = None
+        self._told_of_a_job = False
         self._looked_at = -math.inf
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -236,6 +238,7 @@ class Worker:
                 continue
             if self._room():
                 poll = await self._sleep.nap(poll, self._outlook.wait_seconds)
+                self._told_of_a_job = self._wake.is_set()
             else:
                 await self._until_woken(HAND_SECONDS if self._hand else None)
 
@@ -291,7 +294,12 @@ class Worker:
         """The jobs that were claimed, and how many were settled. What could not be sent stays to be
         sent: the worker goes on when the store is back."""
         now = time.monotonic()
-        if wanted and now - self._looked_at > self._bounds.look_seconds:
+        guess, self._told_of_a_job = self._told_of_a_job, False
+        if wanted and guess and self._source is not None:
+            # The next one is most likely where the last one was. If not, it is looked for.
+            self._outlook.due = {self._source}
+            self._outlook.unfinished = True
+        elif wanted and now - self._looked_at > self._bounds.look_seconds:
             await self._store.ask(
                 lambda _: survey(self._outlook, self._queues, pushed=self._pushes), "read"
             )
@@ -315,12 +323,14 @@ class Worker:
             wanted=wanted,
             room=self._room(),
             begun=self._concurrency,
+            pushes=self._pushes,
         )
         try:
             claimed = await exchange.make(self._store, over, singles)
         except BaseException:
             self._ends.put_back(over, singles, now)
             raise
+        self._source = exchange.source or self._source
         if exchange.lost is not None:
             self._lost.append(exchange.lost)
         self._pace.exchanged(time.monotonic() - now)

@@ -32,8 +32,7 @@ RECEIVERS = ["receive.py", "receive.mjs"]
 class Served:
     def __init__(self, app: Oncely, url: str) -> None:
         self.app, self.url = app, url
-        scopes = ("publish", "read", "admin")
-        self.key = app.create_token(scopes).key
+        self.key = app.create_token(["publish", "read", "admin"]).key
 
     def run(self, name: str, *args: str, **env: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

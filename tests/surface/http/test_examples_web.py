@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from oncely import Oncely
-from tests.engine.steps import sql
+from tests.engine.steps import engine_of, sql
 from tests.surface.command import environment
 
 EXAMPLES = Path(__file__).parents[3] / "examples/web"
@@ -82,16 +82,13 @@ def test_an_order_and_its_job_are_stored_together_or_not_at_all(app: Oncely, nam
         assert client.post("/orders", json={"id": 1, "cents": 5}).status_code == 409
         assert stored(app) == wanted
 
-    @app.job("order.charge")
-    def never(ctx: object) -> None:
-        raise AssertionError
-
     [job] = app.jobs()
-    with running(app, "oncely.surface.cli", "worker", f"{name}:jobs") as worker:
-        assert app.result(job.job_id, timeout=30) == "charged order 1"
-        os.kill(worker.pid, signal.SIGTERM)
-        worker.communicate(timeout=30)
-    assert worker.returncode == 0
+    if engine_of(app) == "sqlite":  # once for each app: it costs a process
+        with running(app, "oncely.surface.cli", "worker", f"{name}:jobs") as worker:
+            assert app.result(job.job_id, timeout=30) == "charged order 1"
+            os.kill(worker.pid, signal.SIGTERM)
+            worker.communicate(timeout=30)
+        assert worker.returncode == 0
 
 
 def test_every_example_is_tested_here() -> None:

@@ -1,4 +1,4 @@
-"""A trace crosses HTTP: in with a request, out with a claim or a push, though no server has spans."""
+"""A trace crosses HTTP: in with a request, out with a claim or a push. The server has no spans."""
 
 import time
 

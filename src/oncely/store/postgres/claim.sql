@@ -7,6 +7,8 @@ with recursive level (priority) as (
     select max(r.priority) from oncely.ready r
     where r.queue = :queue and not exists (
         select from oncely.flow_limit f where f.scope = 'queue' and f.name = :queue
+    ) and :pushes = exists (
+        select from oncely.queue q where q.name = :queue and q.push_url is not null
     )
     union all
     select (select max(r.priority) from oncely.ready r

@@ -4,8 +4,9 @@ select j.id::text, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload::te
     extract(epoch from l.claimed_at - s.due_at)::float8,
     j.unique_key is not null, j.priority, j.traceparent
 from oncely.lease l cross join unnest(l.ids) with ordinality m (id, n)
-join oncely.job j on j.id = m.id
-join oncely.standing s on s.job_id = m.id
+-- One by one, whatever was the size of the tables when this was planned.
+cross join lateral (select * from oncely.job k where k.id = m.id offset 0) j
+cross join lateral (select * from oncely.standing t where t.job_id = m.id offset 0) s
 left join oncely.queue q on q.name = j.queue
 where l.worker = :worker and l.nonce >= :nonce and l.nonce < :beyond
 order by l.epoch, m.n

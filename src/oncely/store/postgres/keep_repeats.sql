@@ -6,7 +6,8 @@ select i.job_id, 'enqueue', i.id, clock_timestamp(), i.key
 from json_to_recordset(cast(cast(:doc as text) as json)) as i (
     id text, job_id uuid, key text, n bigint
 )
-join oncely.job j on j.id = i.job_id
+-- One by one, whatever was the size of the table when this was planned.
+cross join lateral (select k.id from oncely.job k where k.id = i.job_id offset 0) j
 where :limit >= i.n + case current_setting('transaction_isolation') when 'serializable' then 0 else (
     select count(*) from (
         select from oncely.repeat r

@@ -1,33 +1,41 @@
--- Drop jobs that are over, and let the retention of their keys and of their ledger begin.
+-- Drop jobs that are over, and let the retention of their keys and of their ledger begin. What
+-- hangs on them is found by arrays, not by joins: for a join the planner may read all there is.
 with old as materialized (
     -- a failed job leaves the dead-letter queue only now
     select o.job_id, o.state,
         case when o.state = 'failed' then clock_timestamp() else o.ended_at end
             + :key_us * interval '1 microsecond' as keys_expire_at
     from json_to_recordset(cast(cast(:doc as text) as json)) as i (id uuid)
-    join oncely.outcome o on o.job_id = i.id
+    cross join lateral (select * from oncely.outcome x where x.job_id = i.id offset 0) o
+),
+own as materialized (
+    select k.at, o.state, o.keys_expire_at
+    from old o
+    cross join lateral (select * from oncely.job x where x.id = o.job_id offset 0) j
+    cross join lateral (
+        select x.ctid as at from oncely.idempotency_key x
+        where x.queue = j.queue and x.key = j.idempotency_key and x.job_id = j.id offset 0
+    ) k
 ),
 own_keys as (
-    update oncely.idempotency_key k
-    set state = o.state, expires_at = o.keys_expire_at
-    from old o join oncely.job j on j.id = o.job_id
-    where k.queue = j.queue and k.key = j.idempotency_key and k.job_id = j.id
+    -- Nobody else changes the key of a job that is over, so it stays where it is found.
+    update oncely.idempotency_key k set state = o.state, expires_at = o.keys_expire_at
+    from own o where k.ctid = o.at
 ),
 lent_keys as (
-    update oncely.idempotency_key k
-    set state = o.state, expires_at = o.keys_expire_at
-    from old o where k.lent and k.job_id = o.job_id
+    update oncely.idempotency_key k set state = o.state, expires_at = o.keys_expire_at
+    from old o
+    where k.lent and k.job_id = any (array(select x.job_id from old x)) and k.job_id = o.job_id
 ),
 effects as (
-    update oncely.effect e set expires_at = clock_timestamp() + :key_us * interval '1 microsecond'
-    from old o where e.job_id = o.job_id
+    update oncely.effect set expires_at = clock_timestamp() + :key_us * interval '1 microsecond'
+    where job_id = any (array(select o.job_id from old o))
 ),
 resolutions as (
-    update oncely.resolution r
-    set expires_at = clock_timestamp() + :key_us * interval '1 microsecond'
-    from old o where r.job_id = o.job_id
+    update oncely.resolution set expires_at = clock_timestamp() + :key_us * interval '1 microsecond'
+    where job_id = any (array(select o.job_id from old o))
 ),
-repeats as (delete from oncely.repeat r using old o where r.job_id = o.job_id),
-executions as (delete from oncely.execution e using old o where e.job_id = o.job_id),
-jobs as (delete from oncely.job j using old o where j.id = o.job_id)
-delete from oncely.outcome x using old o where x.job_id = o.job_id
+repeats as (delete from oncely.repeat where job_id = any (array(select o.job_id from old o))),
+executions as (delete from oncely.execution where job_id = any (array(select o.job_id from old o))),
+jobs as (delete from oncely.job where id = any (array(select o.job_id from old o)))
+delete from oncely.outcome where job_id = any (array(select o.job_id from old o))

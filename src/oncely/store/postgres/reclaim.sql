@@ -14,8 +14,9 @@ member as materialized (
         j.queue, j.priority, j.kind, j.unique_key, j.group_key, clock_timestamp() as now,
         s.due_at, s.attempts, s.crashes + 1 as crashes, s.defers
     from dead d cross join unnest(d.ids) with ordinality m (id, n)
-    join oncely.job j on j.id = m.id
-    join oncely.standing s on s.job_id = m.id
+    -- One by one, here and below, whatever was the size of the tables when this was planned.
+    cross join lateral (select * from oncely.job k where k.id = m.id offset 0) j
+    cross join lateral (select * from oncely.standing t where t.job_id = m.id offset 0) s
 ),
 poisoned as (
     insert into oncely.outcome (job_id, state, epoch, attempt, worker, started_at, ended_at, error)
@@ -41,8 +42,14 @@ waiting as (
     returning queue
 ),
 freed as (
-    delete from oncely.unique_key u using member m, poisoned p
-    where p.job_id = m.id and u.kind = m.kind and u.key = m.unique_key and u.job_id = m.id
+    delete from oncely.unique_key where ctid = any (array(
+        select u.at
+        from poisoned p join member m on m.id = p.job_id
+        cross join lateral (
+            select k.ctid as at from oncely.unique_key k
+            where k.kind = m.kind and k.key = m.unique_key and k.job_id = m.id offset 0
+        ) u
+    ))
 ),
 counted as (
     insert into oncely.tally (name, kind, label, n)

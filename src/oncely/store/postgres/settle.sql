@@ -59,14 +59,15 @@ back as (
 untried as (
     -- handed back as it was: neither state nor outcome
     select h.id, s.due_at, h.attempts, h.crashes, h.defers
-    from held h join oncely.standing s on s.job_id = h.id
+    from held h
+    -- One by one, here and below, whatever was the size of the table when this was planned.
+    cross join lateral (select t.due_at from oncely.standing t where t.job_id = h.id offset 0) s
     where h.state is null and h.outcome is null
 ),
 waiting as (
     insert into oncely.ready (queue, priority, lane, due_at, id, attempts, crashes, defers)
     select j.queue, j.priority, case when j.group_key is null then '' else 'later' end, b.due_at, j.id, b.attempts, b.crashes, b.defers
     from (select * from back union all select * from untried) b
-    -- One by one, here and below, whatever was the size of the table when this was planned.
     cross join lateral (select * from oncely.job k where k.id = b.job_id offset 0) j
     returning queue, due_at
 ),

@@ -13,7 +13,6 @@ _ERRORS: Final[dict[str, type[OncelyError]]] = {
     "idempotency_key_mismatch": errors.KeyConflict,
     "job_not_found": errors.JobNotFound,
     "effect_not_found": errors.EffectNotFound,
-    "effect_mismatch": errors.EffectMismatch,
     "wrong_state": errors.WrongState,
     "unique_key_taken": errors.UniqueKeyTaken,
     "in_doubt": errors.InDoubt,

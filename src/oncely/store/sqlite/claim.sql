@@ -10,6 +10,8 @@ with recursive level (priority) as (
     select max(r.priority) from oncely_ready r
     where r.queue = :queue and not exists (
         select 1 from oncely_flow_limit f where f.scope = 'queue' and f.name = :queue
+    ) and :pushes = exists (
+        select 1 from oncely_queue q where q.name = :queue and q.push_url is not null
     )
     union all
     select (select max(r.priority) from oncely_ready r

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -70,11 +69,6 @@ def told(error: Exception, index: int | None = None) -> Detail:
     if match is None:
         return Detail(str(error), index=index)
     return Detail(match[1], match[2], index)
-
-
-def one_of_each(names: Iterable[bytes]) -> bool:
-    listed = list(names)
-    return len(set(listed)) == len(listed)
 
 
 def _invalid(error: msgspec.ValidationError) -> Refused:

@@ -29,7 +29,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Call(Generic[B, Q]):
     """A request after every check that is the same for all. `token` is None on an open server."""
 
-    __slots__ = ("body", "headers", "path", "query", "receive", "request_id", "service", "token")
+    __slots__ = ("body", "headers", "path", "query", "receive", "service", "token")
 
     def __init__(
         self,
@@ -38,7 +38,6 @@ class Call(Generic[B, Q]):
         path: Mapping[str, str],
         headers: Mapping[str, str],
         token: Token | None,
-        request_id: str,
         receive: Receive | None = None,
     ) -> None:
         self.service = service
@@ -47,7 +46,6 @@ class Call(Generic[B, Q]):
         self.body: B
         self.query: Q
         self.token = token
-        self.request_id = request_id
         self.receive = receive
 
     async def is_gone(self) -> bool:

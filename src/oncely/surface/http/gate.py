@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -92,7 +93,6 @@ class Gate:
             path=scope["path_params"],
             headers=headers,
             token=token,
-            request_id=exchange.request_id,
             receive=receive,
         )
         if "queue" in call.path:
@@ -152,11 +152,23 @@ def _refuse_foreign(endpoint: Endpoint, token: Token | None, headers: Mapping[st
                 f"{', '.join(token.scopes)}.",
             )
         return
-    # Nobody needs a key here, so a page in somebody's browser must not be able to ask.
-    origin = headers.get("origin")
-    foreign = origin is not None and urlsplit(origin).netloc != headers.get("host")
-    if foreign or headers.get("sec-fetch-site") == "cross-site":
+    # Nobody needs a key here, so a page in somebody's browser must not be able to ask. A name in
+    # Host can be the page's own, led here by its name server; an address cannot.
+    origin, host = headers.get("origin"), headers.get("host", "")
+    site = headers.get("sec-fetch-site")
+    if origin is None and site is None:
+        return
+    foreign = origin is not None and origin.partition("://")[2] != host
+    if foreign or site == "cross-site" or not _is_address(host):
         raise Refused("cross_site", "A server without tokens takes no requests of other sites.")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or bool(ip_address(name))
+    except ValueError:
+        return False
 
 
 class Exchange:

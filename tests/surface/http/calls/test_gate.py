@@ -150,7 +150,16 @@ def test_what_is_not_there(client: Client) -> None:
 def test_a_page_of_another_site_cannot_use_a_server_without_tokens(
     client: Client, app: Oncely
 ) -> None:
-    for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
+    led = {"host": "evil.example:8000"}
+    for headers in (
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://[evil"},
+        {"sec-fetch-site": "cross-site"},
+        {"origin": "http://evil.example:8000", **led},
+        {"sec-fetch-site": "same-origin", **led},
+        {"sec-fetch-site": "same-origin", "host": "[evil"},
+    ):
         told = client.post("/v1/queues/q/pause", headers=headers)
         assert code(told) == (403, "cross_site")
     own = str(client.base_url).rstrip("/")

@@ -1,0 +1,189 @@
+"""A worker that dies, or loses an answer, with jobs in hand that it has not begun."""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from oncely import Context, NewJob, Oncely
+from tests.crash.checker import check
+from tests.crash.ends import PATIENCE_SECONDS, end
+from tests.crash.fleet import start
+from tests.crash.proxy import Fault, Proxy, When
+from tests.engine.steps import sql
+
+LEASE_SECONDS = 0.6
+PLACES = 4
+PILL_LIMIT = 4
+"""So many workers may die of a job that kills them at once: it counts three times, and the first
+time it may not be known which job it was."""
+
+
+def make_app(url: str) -> Oncely:
+    app = Oncely(url)
+
+    @app.job("quick")
+    async def quick(ctx: Context) -> int:
+        return ctx.epoch
+
+    @app.job("stays")
+    async def stays(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    @app.job("pill")
+    async def pill(ctx: Context) -> None:
+        os._exit(1)
+
+    return app
+
+
+def run_worker(url: str, concurrency: int) -> None:
+    logging.disable(logging.CRITICAL)
+    with make_app(url) as app:
+        app.worker(concurrency=concurrency, lease_seconds=LEASE_SECONDS, poll_seconds=0.05).run()
+
+
+@pytest.fixture
+def migrated_url(postgres_url: str) -> str:
+    with Oncely(postgres_url) as app:
+        app.migrate()
+    return postgres_url
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("skip", [0, 2])
+def test_the_answer_to_a_swap_is_lost(migrated_url: str, when: When, skip: int) -> None:
+    ran: Counter[str] = Counter()
+    with Oncely(migrated_url) as app, Proxy(app.url) as proxy, Oncely(proxy.url) as far:
+
+        @far.job("quick")
+        async def quick(ctx: Context, n: int) -> int:
+            ran[ctx.job_id] += 1
+            return n
+
+        receipts = app.enqueue_many(NewJob("quick", n, unique_key=f"u{n}") for n in range(400))
+        fault = Fault("rows from", when, skip=skip)
+        proxy.arm(fault)
+        assert asyncio.run(far.worker(concurrency=PLACES).drain()) == 400
+        assert fault.happened.is_set()
+        counted = sql(app, "select sum(n) from oncely.tally where label = 'completed'")
+    assert ran == Counter(dict.fromkeys((r.job_id for r in receipts.receipts), 1))
+    census = check(migrated_url)
+    assert census.count("completed") == 400
+    assert (census.leases, census.unique_keys, census.executions) == ([], [], [])
+    by_job = {outcome.job_id: outcome.result for outcome in census.outcomes}
+    assert [by_job[r.job_id] for r in receipts.receipts] == list(range(400))
+    assert counted == [(400,)]
+
+
+def test_a_swap_arrives_after_its_worker_has_given_it_up(migrated_url: str) -> None:
+    """What it claims is the worker's own, though nobody was told: it must not be kept for ever."""
+    ran: Counter[str] = Counter()
+    full, go = threading.Event(), threading.Event()
+    with Oncely(migrated_url) as app, Proxy(app.url) as proxy, Oncely(proxy.url) as far:
+
+        @far.job("quick")
+        async def quick(ctx: Context) -> None:
+            ran[ctx.job_id] += 1
+
+        @far.job("stays")
+        def stays(ctx: Context) -> None:
+            ran[ctx.job_id] += 1
+            if len([name for name in names if ran[name]]) == PLACES:
+                full.set()
+            go.wait(PATIENCE_SECONDS)
+
+        def more() -> None:
+            assert full.wait(PATIENCE_SECONDS)
+            app.enqueue_many(NewJob("quick") for _ in range(50))
+
+        app.enqueue_many(NewJob("quick") for _ in range(200))
+        names = [r.job_id for r in app.enqueue_many([NewJob("stays")] * PLACES).receipts]
+        late = Fault("rows from", "late", hook=more)
+        proxy.arm(late)
+        worker = far.worker(concurrency=PLACES, lease_seconds=LEASE_SECONDS)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            assert late.happened.wait(PATIENCE_SECONDS)
+            assert len(running(app)) > PLACES, "it came for nothing: the test shows nothing"
+            go.set()
+            wait_for_ends(app, 250 + PLACES)
+        finally:
+            go.set()
+            worker.stop()
+            thread.join(PATIENCE_SECONDS)
+        census = check(app.url)
+    assert census.count("completed") == 250 + PLACES
+    assert (census.leases, census.executions) == ([], [])
+    assert ran == Counter(dict.fromkeys(census.jobs, 1))
+
+
+def test_a_worker_is_killed_with_many_jobs_in_hand(app: Oncely) -> None:
+    app.enqueue_many(NewJob("quick") for _ in range(400))
+    stay = app.enqueue_many(NewJob("stays") for _ in range(PLACES)).receipts
+    app.enqueue_many(NewJob("quick") for _ in range(400))
+    worker = start(run_worker, app.url, PLACES)
+    try:
+        started = "select sum(started) from oncely.lease"
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not {r.job_id for r in stay} <= running(app):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        held, counting = len(running(app)), sql(app, started)[0][0]
+    finally:
+        end([worker])
+    assert held > 2 * PLACES, "nothing was fetched ahead: the test shows nothing"
+    for receipt in stay:
+        sql(app, "update oncely.job set kind = 'quick' where id = :id", id=receipt.job_id)
+    worker = start(run_worker, app.url, PLACES)
+    try:
+        wait_for_ends(app, 800 + PLACES)
+    finally:
+        end([worker])
+    census = check(app.url)
+    assert census.count("completed") == 800 + PLACES
+    outcomes = [execution.outcome for execution in census.executions]
+    print(f"held {held}, counted {counting}, crashed {outcomes}")
+    assert set(outcomes) == {"crashed"}
+    assert len(outcomes) <= counting < held
+
+
+def wait_for_ends(app: Oncely, count: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while sql(app, "select count(*) from oncely.outcome") != [(count,)]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def running(app: Oncely) -> set[str]:
+    return {job.job_id for job in app.jobs(state="running", limit=1_000)}
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_a_poison_pill_among_quick_jobs_is_found_soon(app: Oncely, concurrency: int) -> None:
+    app.enqueue_many(NewJob("quick") for _ in range(250))
+    pill = app.enqueue("pill").job_id
+    app.enqueue_many(NewJob("quick") for _ in range(250))
+    deaths = 0
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    worker = start(run_worker, app.url, concurrency)
+    try:
+        while sql(app, "select count(*) from oncely.outcome") != [(501,)]:
+            assert time.monotonic() < deadline, f"{deaths} workers died"
+            if not worker.is_alive():
+                deaths += 1
+                worker = start(run_worker, app.url, concurrency)
+            time.sleep(0.02)
+    finally:
+        end([worker])
+    failed = [job.job_id for job in app.jobs(state="failed", limit=1_000)]
+    print(f"{deaths} workers died, {len(failed)} jobs failed")
+    assert pill in failed
+    assert deaths <= PILL_LIMIT
+    check(app.url)
+    assert failed == [pill]
