@@ -301,7 +301,7 @@ def test_an_effect_of_a_job_is_done_once(
 def _perform(
     app: Oncely, threads: Executor, form: str, claimed: Claimed, verb: str, function: Any
 ) -> Any:
-    effects = Effects(claimed.job_id, claimed.fence)
+    effects = Effects(claimed.job_id, claimed.fence, app._writes)
     if verb == "step":
         steps = effects.step("send", function, (), None)
     else:

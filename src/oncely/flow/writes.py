@@ -124,7 +124,9 @@ class Writes:
         self.done.close()
 
     def _begin(self, intents: Sequence[Effect]) -> list[Begun]:
-        return self._engine.run(lambda again: effects.begin_all(intents, again=again), "write")
+        return self._engine.run(
+            lambda again: effects.begin_all(intents, again=again), "transaction"
+        )
 
     def _done(self, known: Sequence[Evidence]) -> list[Recorded]:
         return self._engine.run(lambda _: effects.done_all(known), "transaction")

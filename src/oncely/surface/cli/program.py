@@ -19,6 +19,7 @@ from oncely.surface.cli.dlq import dlq
 from oncely.surface.cli.enqueue import enqueue, payload_from_stdin
 from oncely.surface.cli.jobs import jobs
 from oncely.surface.cli.keys import keys
+from oncely.surface.cli.prove import prove
 from oncely.surface.cli.queues import queues
 from oncely.surface.cli.requests import requests
 from oncely.surface.cli.resolve import resolve
@@ -41,7 +42,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., Any], ...]]] = {
     "Jobs": (enqueue, jobs, show, cancel, replay, resolve, dlq, keys, requests),
     "Run": (worker, serve, queues, schedules, token),
     "Store": (migrate, doctor),
-    "See it work": (demo, bench),
+    "See it work": (demo, bench, prove),
 }
 
 

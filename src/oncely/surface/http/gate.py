@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from oncely.model.draft import check_name
-from oncely.model.errors import InvalidInput, OncelyError
-from oncely.model.request import parse_key
+from oncely.model.errors import OncelyError
 from oncely.model.token import Token
 from oncely.surface.asgi.exchange import Disconnected, TooLarge, read_body
 from oncely.surface.asgi.types import Receive, Scope, Send
@@ -202,8 +201,6 @@ class Exchange:
         asked = self.headers.get("x-request-id")
         if asked is not None and _REQUEST_ID.fullmatch(asked):
             self.request_id = asked
-        if "idempotency-key" in self.headers:
-            self.headers["idempotency-key"] = _key(self.headers["idempotency-key"])
 
     async def answer(self, endpoint: Endpoint, answer: Answer) -> None:
         value = answer.value
@@ -284,10 +281,3 @@ class Front:
                 f"Something went wrong here; the log has it under {exchange.request_id}.",
             )
         await exchange.refuse(refused)
-
-
-def _key(value: str) -> str:
-    try:
-        return parse_key([value.encode("latin-1")])
-    except InvalidInput as error:
-        raise Refused("invalid_header", f"Idempotency-Key: {error}.") from None

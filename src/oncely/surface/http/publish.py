@@ -14,6 +14,7 @@ import msgspec
 from oncely.flow.trace import carrying
 from oncely.model.errors import InvalidInput, KeyConflict
 from oncely.model.job import NewJob, Receipt
+from oncely.model.request import parse_key
 from oncely.surface.http.decode import told
 from oncely.surface.http.endpoint import Answer, Call, Endpoint
 from oncely.surface.http.problem import Detail, Refused
@@ -100,7 +101,11 @@ def _options(new: NewJob) -> Any:
 
 def _agreed_key(call: Call[Publish, None]) -> str | None:
     """Of the header and the body: one is enough, and both must be the same."""
-    sent, written = call.headers.get("idempotency-key"), call.body.idempotency_key
+    header, written = call.headers.get("idempotency-key"), call.body.idempotency_key
+    try:
+        sent = None if header is None else parse_key([header.encode("latin-1")])
+    except InvalidInput as error:
+        raise Refused("invalid_header", f"Idempotency-Key: {error}.") from None
     if sent is not None and written is not None and sent != written:
         raise Refused(
             "idempotency_key_differs",

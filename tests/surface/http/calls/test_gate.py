@@ -143,6 +143,8 @@ def test_what_is_not_there(client: Client) -> None:
     told = client.delete("/v1/queues/q")
     assert code(told) == (405, "method_not_allowed")
     assert told.headers["allow"] == "GET, PUT"
+    told = client.request("TRACE", JOBS, headers={"idempotency-key": ""})
+    assert code(told) == (405, "method_not_allowed")
     assert client.head("/healthz").status_code == 200
     assert client.head("/healthz").content == b""
 
