@@ -1,0 +1,8 @@
+"""The prover: what a crash would do to a handler, shown by crashing it."""
+
+from oncely.prove.downstream import Downstream
+from oncely.prove.explore import prove
+from oncely.prove.report import Report, Violation
+from oncely.prove.world import Table
+
+__all__ = ["Downstream", "Report", "Table", "Violation", "prove"]

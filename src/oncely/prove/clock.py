@@ -1,0 +1,80 @@
+"""Time that passes at a word: in the store, in the processes under proof, and in Redis."""
+
+from __future__ import annotations
+
+import mmap
+import sqlite3
+import struct
+import time
+from contextlib import closing
+from typing import Any, Final
+
+_MOMENTS: Final = ("at", "since")
+_ENDINGS: Final = ("_at", "_until")
+
+
+class Clock:
+    """How far ahead of the real one it is. Processes that were forked since read the same."""
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 8)
+        self.reset()
+
+    @property
+    def ahead_seconds(self) -> float:
+        value: float = struct.unpack("d", self._shared[:8])[0]
+        return value
+
+    def reset(self) -> None:
+        self._shared[:8] = struct.pack("d", 0.0)
+
+    def advance(self, seconds: float) -> None:
+        self._shared[:8] = struct.pack("d", self.ahead_seconds + seconds)
+
+    def install(self) -> None:
+        """In the child: `time.time` tells it. The loop's clock goes on as it did."""
+        real, real_ns = time.time, time.time_ns
+        time.time = lambda: real() + self.ahead_seconds
+        time.time_ns = lambda: real_ns() + round(self.ahead_seconds * 1e9)
+
+
+def let_pass_on_sqlite(path: str, seconds: float) -> None:
+    """As if that much time had gone by since everything that the store and the ledger know of."""
+    by = round(seconds * 1_000_000)
+    with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
+        tables = db.execute(
+            "select name from sqlite_master where type = 'table' and substr(name, 1, 7) = 'oncely_'"
+        ).fetchall()
+        if not tables:
+            return
+        db.execute("begin immediate")
+        for (table,) in tables:
+            columns = [row[1] for row in db.execute(f"pragma table_info({table})")]
+            _move(db.execute, table, [name for name in columns if _is_moment(name)], str(by))
+        db.execute("commit")
+
+
+def let_pass_on_postgres(conninfo: str, schema: str, seconds: float) -> None:
+    import psycopg
+
+    by = f"interval '{round(seconds * 1_000_000)} microseconds'"
+    with psycopg.connect(conninfo, options="-c lock_timeout=10s") as server:
+        rows = server.execute(
+            "select table_name, array_agg(column_name::text) from information_schema.columns "
+            "join information_schema.tables using (table_schema, table_name) "
+            "where table_schema = %s and data_type = 'timestamp with time zone' "
+            "and table_type = 'BASE TABLE' and table_name <> 'migration' group by table_name",
+            (schema,),
+        ).fetchall()
+        for table, columns in rows:
+            _move(lambda text: server.execute(text.encode()), f'"{schema}"."{table}"', columns, by)
+
+
+def _is_moment(column: str) -> bool:
+    return column in _MOMENTS or (column.endswith(_ENDINGS) and column != "applied_at")
+
+
+def _move(execute: Any, table: str, columns: list[str], by: str) -> None:
+    if columns:
+        moved = ", ".join(f"{column} = {column} - {by}" for column in columns)
+        execute(f"update {table} set {moved}")

@@ -1,0 +1,125 @@
+"""The ground of a proof: copies of the databases that a handler uses, put back after a schedule.
+
+The originals of databases are never written. Plain files cannot be redirected, so they are saved
+before they are first touched, and put back.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from oncely.prove.databases import Databases
+from oncely.prove.seams.everywhere import Everywhere
+from oncely.prove.watch import knowing
+
+_MEMORY: Final = Path("/dev/shm")
+_SIDES: Final = ("-wal", "-shm", "-journal")
+_REAL: Final[tuple[Any, ...]] = (sqlite3.connect,)
+"""In a tuple, where the children do not find it to replace it."""
+
+
+class Copies:
+    """`file` and `conninfo` are asked in the children, by the libraries that open connections."""
+
+    def __init__(self) -> None:
+        place = _MEMORY if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) else None
+        self._folder = Path(tempfile.mkdtemp(prefix="oncely-prove-", dir=place))
+        for name in ("first", "now", "files"):
+            (self._folder / name).mkdir()
+        self.databases = Databases()
+        self.everywhere = Everywhere()
+
+    def file(self, path: str) -> str:
+        """The copy of an SQLite file, made when it is first asked for."""
+        real = os.path.realpath(os.path.abspath(path))
+        if real.startswith(f"{self._folder}{os.sep}") or not os.path.isdir(os.path.dirname(real)):
+            return path
+        name = _name(real)
+        first, now = self._folder / "first" / name, self._folder / "now" / name
+        mark = self._folder / "first" / f"{name}.known"
+        if not mark.exists():
+            with knowing():
+                if os.path.exists(real):
+                    _copy_database(real, str(first))
+                    shutil.copyfile(first, now)
+                mark.write_text(real)
+        return str(now)
+
+    def keep_copy(self, now: str) -> None:
+        """What this copy holds now is what every schedule begins with."""
+        first = self._folder / "first" / Path(now).name
+        first.unlink(missing_ok=True)
+        _copy_database(now, str(first))
+
+    def save(self, path: str) -> None:
+        """A plain file as it is now, before it is first touched."""
+        if path.startswith(f"{self._folder}{os.sep}"):
+            return
+        with knowing():
+            saved = self._folder / "files" / _name(path)
+            mark = Path(f"{saved}.known")
+            if not mark.exists():
+                if os.path.isfile(path):
+                    shutil.copy2(path, saved)
+                elif os.path.isdir(path):
+                    return
+                mark.write_text(path)
+
+    def conninfo(self, conninfo: str) -> str | None:
+        return self.databases.conninfo(conninfo)
+
+    def database(self, port: int | None, name: str) -> str | None:
+        return self.databases.database(port, name)
+
+    def restore(self) -> None:
+        for mark in (self._folder / "first").glob("*.known"):
+            first = mark.with_suffix("")
+            now = self._folder / "now" / first.name
+            for side in _SIDES:
+                Path(f"{now}{side}").unlink(missing_ok=True)
+            if first.exists():
+                shutil.copyfile(first, now)
+            else:
+                now.unlink(missing_ok=True)
+        self._restore_files()
+        self.databases.restore()
+
+    def _restore_files(self) -> None:
+        for mark in (self._folder / "files").glob("*.known"):
+            saved = mark.with_suffix("")
+            path = Path(mark.read_text())
+            if saved.exists():
+                shutil.copy2(saved, path)
+            elif path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def stores(self) -> list[str]:
+        """The copies in use, of SQLite files."""
+        return [str(path) for path in (self._folder / "now").iterdir() if len(path.name) == 16]
+
+    def close(self) -> None:
+        self._restore_files()
+        self.databases.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _name(path: str) -> str:
+    return sha256(path.encode()).hexdigest()[:16]
+
+
+def _copy_database(source: str, target: str) -> None:
+    """Also while somebody writes to it, and with what is only in its log yet."""
+    with (
+        closing(_REAL[0](source, timeout=30)) as one,
+        closing(_REAL[0](target)) as other,
+    ):
+        one.backup(other)

@@ -1,0 +1,128 @@
+"""Copies of PostgreSQL databases, made from templates, so that the originals are never written."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from oncely.model.errors import InvalidInput
+from oncely.prove.rows import Rows
+
+
+class Database:
+    """One database under proof: `first` is how every schedule finds it, `now` is in use."""
+
+    def __init__(self, conninfo: str) -> None:
+        from psycopg import conninfo as infos
+
+        self.parts = infos.conninfo_to_dict(conninfo)
+        self.name = str(self.parts.get("dbname") or self.parts.get("user") or "")
+        token = secrets.token_hex(4)
+        self.first = f"oncely_prove_{token}_first"
+        self.now = f"oncely_prove_{token}_now"
+        self._admin: Any = None
+        self._rows: Rows | None = None
+        self._copy(self.name, self.first)
+        self._copy(self.first, self.now)
+
+    def conninfo(self, name: str | None = None) -> str:
+        from psycopg import conninfo as infos
+
+        return infos.make_conninfo("", **{**self.parts, "dbname": name or self.now})
+
+    def is_meant(self, port: int | None, name: str) -> bool:
+        if name not in (self.name, self.now):
+            return False
+        own_port = str(self.parts.get("port") or 5432)
+        return port is None or str(port) == own_port
+
+    def restore(self) -> None:
+        if self._rows is not None and self._rows.restore(self.conninfo()):
+            return
+        self._rows = None
+        self._run(f'drop database if exists "{self.now}" with (force)')
+        self._copy(self.first, self.now)
+
+    def keep(self) -> None:
+        """What is in it now is what every schedule begins with."""
+        self._run(f'drop database if exists "{self.first}" with (force)')
+        self._copy(self.now, self.first)
+        self._rows = Rows.of(self.conninfo())
+
+    def close(self) -> None:
+        for name in (self.now, self.first):
+            self._run(f'drop database if exists "{name}" with (force)')
+        if self._admin is not None:
+            self._admin.close()
+
+    def _copy(self, source: str, target: str) -> None:
+        import psycopg
+
+        try:
+            self._run(f'create database "{target}" template "{source}"')
+        except psycopg.errors.ObjectInUse:
+            if source != self.name:
+                self._end_sessions(source)
+                self._run(f'create database "{target}" template "{source}"')
+                return
+            raise InvalidInput(
+                f"the PostgreSQL database {source!r} cannot be copied while others are connected "
+                "to it: prove against a database of its own, and close what is open to it"
+            ) from None
+        except psycopg.errors.InsufficientPrivilege:
+            raise InvalidInput(
+                f"the PostgreSQL database {source!r} cannot be copied: its user may not create "
+                "databases. Prove with one that may: alter role … createdb"
+            ) from None
+
+    def _end_sessions(self, name: str) -> None:
+        self._run(f"select pg_terminate_backend(pid) from pg_stat_activity where datname='{name}'")
+
+    def _run(self, text: str) -> None:
+        import psycopg
+
+        if self._admin is None:
+            self._admin = psycopg.connect(self.conninfo("postgres"), autocommit=True)
+        self._admin.execute(text.encode())
+
+
+class Databases:
+    def __init__(self) -> None:
+        self.all: list[Database] = []
+
+    def add(self, url: str) -> Database:
+        from psycopg import conninfo as infos
+
+        parts = infos.conninfo_to_dict(url)
+        for known in self.all:
+            if all(known.parts.get(name) == parts.get(name) for name in ("host", "port", "dbname")):
+                return known
+        made = Database(url)
+        self.all.append(made)
+        return made
+
+    def conninfo(self, conninfo: str) -> str | None:
+        from psycopg import conninfo as infos
+
+        parts = infos.conninfo_to_dict(conninfo)
+        port = parts.get("port")
+        name = str(parts.get("dbname") or parts.get("user") or "")
+        for known in self.all:
+            if known.is_meant(int(port) if port else None, name):
+                return infos.make_conninfo("", **{**parts, "dbname": known.now})
+        return None
+
+    def database(self, port: int | None, name: str) -> str | None:
+        return next((each.now for each in self.all if each.is_meant(port, name)), None)
+
+    def restore(self) -> None:
+        for each in self.all:
+            each.restore()
+
+    def conninfos(self) -> list[str]:
+        """Of the copies in use."""
+        return [each.conninfo() for each in self.all]
+
+    def close(self) -> None:
+        for each in self.all:
+            each.close()

@@ -1,0 +1,156 @@
+"""`Downstream`: the other side of an HTTP call, on loopback, with the faults that others have."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, Literal
+
+import msgspec
+
+from oncely.model.errors import InvalidInput
+from oncely.prove.seams.http import FAULT_HEADER
+
+Keys = Literal["honoured", "ignored", "forgotten"]
+_KEYS: Final = ("honoured", "ignored", "forgotten")
+_READS: Final = ("GET", "HEAD", "OPTIONS")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One thing that it was asked to do, and did."""
+
+    method: str
+    path: str
+    body: str
+    key: str | None = None
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.method, self.path, self.body) if part)
+
+
+class Downstream:
+    """A service at `url` that does what it is asked, and remembers it.
+
+    `keys`: what the header `key_header` is to it. `honoured`: a repeat is recognised for ever;
+    `ignored`: each request is done; `forgotten`: recognised, but not two days later. `replaces`:
+    what is sent to a path replaces what was there, as with PUT. `answer(request)` makes the answer
+    to what it did; a GET is answered with what was done at its path, as JSON. `replays_errors`: a
+    refusal is remembered under its key, and given again.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: Keys = "ignored",
+        key_header: str = "Idempotency-Key",
+        replaces: bool = False,
+        replays_errors: bool = False,
+        answer: Callable[[Request], Any] | None = None,
+    ) -> None:
+        if keys not in _KEYS:
+            raise InvalidInput(f"keys is {keys!r}; expected one of {', '.join(_KEYS)}")
+        self.keys = keys
+        self._key_header = key_header
+        self._replaces = replaces
+        self._replays_errors = replays_errors
+        self._answer = answer or (lambda _: {"ok": True})
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._server.block_on_close = False
+        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"http://{self.host}"
+        self.reset()
+        threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), name="downstream", daemon=True
+        ).start()
+
+    def __enter__(self) -> Downstream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def done(self) -> list[Request]:
+        """What it did, in order."""
+        with self._lock:
+            return list(self._done)
+
+    def snapshot(self) -> list[str]:
+        with self._lock:
+            kept: dict[object, Request] = {}
+            for number, request in enumerate(self._done):
+                same = self._replaces or request.method in ("PUT", "DELETE")
+                kept[request.path if same else number] = request
+            return [str(request) for request in kept.values()]
+
+    def reset(self) -> None:
+        with self._lock:
+            self._done: list[Request] = []
+            self._answers: dict[str, tuple[int, bytes]] = {}
+
+    def let_days_pass(self) -> None:
+        if self.keys == "forgotten":
+            with self._lock:
+                self._answers.clear()
+
+    def _meet(self, request: Request, fault: str | None) -> tuple[int, bytes] | None:
+        """Status and body; None if the answer is lost on its way."""
+        with self._lock:
+            if request.method in _READS:
+                found = [msgspec.structs.asdict(d) for d in self._done if d.path == request.path]
+                return 200, json.dumps({"done": found}).encode()
+            key = request.key if self.keys != "ignored" else None
+            if key is not None and key in self._answers:
+                return None if fault == "lose" else self._answers[key]
+            if fault == "refuse":
+                refusal = 503, b'{"error": "unavailable"}'
+                if key is not None and self._replays_errors:
+                    self._answers[key] = refusal
+                return refusal
+            self._done.append(request)
+            answer = 200, json.dumps(self._answer(request)).encode()
+            if key is not None:
+                self._answers[key] = answer
+            return None if fault == "lose" else answer
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        downstream = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def handle_any(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                request = Request(
+                    self.command,
+                    self.path,
+                    body.decode(errors="replace"),
+                    self.headers.get(downstream._key_header),
+                )
+                answer = downstream._meet(request, self.headers.get(FAULT_HEADER))
+                if answer is None:
+                    self.close_connection = True
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                status, data = answer
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def __getattr__(self, name: str) -> Any:
+                if name.startswith("do_"):
+                    return self.handle_any
+                raise AttributeError(name)
+
+            def log_message(self, *_: Any) -> None: ...
+
+        return Handler

@@ -1,0 +1,260 @@
+"""`prove`: one clean run to learn the boundaries, then every schedule that the budget allows."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+from oncely.model.errors import InvalidInput
+from oncely.prove.plain import as_app
+from oncely.prove.report import Report, Violation
+from oncely.prove.schedule import Fault, Move, Schedule, parse
+from oncely.prove.stage import Play, Stage
+from oncely.prove.verdict import Verdict, differences, judge
+from oncely.prove.watch import Boundary, Note
+from oncely.prove.world import WorldItem
+from oncely.surface.app import Oncely
+
+Progress = Callable[[int, int], None]
+_AT_REQUESTS: Final[tuple[Fault, ...]] = ("refuse", "lose", "timeout")
+_INTENT, _DONE, _TAKEN = "write the intent of ", "record that ", "take over "
+_BROKEN: Final = ("lost", "doubled", "stuck", "diverged")
+
+
+def prove(
+    app: Oncely | Callable[..., Any],
+    kind: str | None = None,
+    payload: Any = None,
+    *,
+    world: Sequence[WorldItem] = (),
+    budget_seconds: float = 60.0,
+    max_faults: int = 2,
+    schedule: str | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Whether running the handler of `kind` twice is the same as running it once.
+
+    It runs for real, in forked processes that end for real at every boundary, on copies of the
+    databases; then the job is delivered again, and `world` compared with what one clean run leaves.
+    `world` takes `Table`, `Downstream`, anything with `snapshot()`, and functions. With
+    `max_faults=1` no schedule has two faults. `schedule` is a word of an earlier report: only that
+    one is played, with its output shown. Instead of an app and a kind, a plain function: it is
+    called with `payload`, or without it if that is None.
+    """
+    if isinstance(budget_seconds, bool) or not budget_seconds > 0:
+        raise InvalidInput(f"budget_seconds is {budget_seconds!r}; expected a number above 0")
+    if max_faults not in (1, 2):
+        raise InvalidInput(f"max_faults is {max_faults!r}; expected 1 or 2")
+    with as_app(app, kind) as (real, name):
+        wanted = None if schedule is None else parse(schedule)
+        stage = Stage(real, name, payload, world, shows_output=wanted is not None)
+        deadline = time.monotonic() + budget_seconds
+        try:
+            return _Proof(stage, name, deadline, progress).run(wanted, pairs=max_faults > 1)
+        finally:
+            stage.close()
+
+
+class _Proof:
+    def __init__(self, stage: Stage, kind: str, deadline: float, progress: Progress | None) -> None:
+        self._stage = stage
+        self._deadline = deadline
+        self._progress = progress or (lambda _done, _all: None)
+        self._report = Report(kind=kind)
+        self._seen_after: dict[Schedule, list[Boundary]] = {}
+
+    def run(self, only: Schedule | None, *, pairs: bool) -> Report:
+        begun = time.monotonic()
+        report = self._report
+        if self._learn():
+            if only is not None:
+                self._try(only)
+            else:
+                self._explore(pairs=pairs)
+        report.seconds = time.monotonic() - begun
+        return report
+
+    def _learn(self) -> bool:
+        """By two clean runs, which must leave the same; whether they do."""
+        report, stage = self._report, self._stage
+        first = stage.play(Schedule())
+        _refuse_unfinished(first)
+        report.wanted = first.world
+        report.boundaries = [each for child in first.deliveries for each in child.boundaries]
+        report.before = stage.before
+        self._notice(first)
+        if differences(stage.before, first.world) == []:
+            report.unobserved.append(
+                "the clean run changed nothing in world=, so nothing could be seen to be lost or "
+                "doubled: give the tables and services that the handler writes to"
+            )
+        second = stage.play(Schedule())
+        unequal = differences(first.world, second.world)
+        if unequal or second.job.state != first.job.state:
+            report.unequal = unequal
+            return False
+        return True
+
+    def _notice(self, play: Play) -> None:
+        """What could not be seen, and what was written and is not compared."""
+        report = self._report
+        compared = {table.name.rpartition(".")[2].lower() for table in self._stage.tables}
+        custom = len(self._stage.world) > len(self._stage.tables) + len(self._stage.downstreams)
+        for child in play.deliveries:
+            for note in child.messages:
+                if not isinstance(note, Note):
+                    continue
+                table = note.text.rpartition(".")[2].lower()
+                if note.what == "unobserved" and note.text not in report.unobserved:
+                    if custom and note.text.startswith("POST"):
+                        continue
+                    report.unobserved.append(note.text)
+                elif (
+                    note.what == "written"
+                    and table not in compared
+                    and not note.text.lower().startswith("oncely")
+                    and note.text not in report.not_compared
+                ):
+                    report.not_compared.append(note.text)
+
+    def _explore(self, *, pairs: bool) -> None:
+        singles = list(self._singles())
+        for number, schedule in enumerate(singles):
+            if not self._in_time():
+                self._report.unobserved.append(
+                    f"the budget ended after {number} of the {len(singles)} schedules with one "
+                    "fault: give it more seconds"
+                )
+                return
+            self._progress(number, len(singles))
+            self._try(schedule)
+        if pairs and not self._report.violations:
+            self._explore_pairs()
+
+    def _explore_pairs(self) -> None:
+        """In no order, so that a budget that ends cuts nothing in particular."""
+        pairs = [
+            Schedule((*first.moves, Move("crash", each.number)))
+            for first, boundaries in self._seen_after.items()
+            for each in unlike(boundaries)
+        ]
+        pairs += [
+            Schedule((Move("overlap", paused.number), Move("crash", ended.number)))
+            for paused in self._free()
+            for ended in unlike(self._report.boundaries)
+            if ended.name != "claim"
+        ]
+        random.Random(0).shuffle(pairs)
+        for number, schedule in enumerate(pairs):
+            if not self._in_time():
+                self._report.left_out += len(pairs) - number
+                return
+            self._progress(number, len(pairs))
+            self._try(schedule)
+
+    def _singles(self) -> Iterator[Schedule]:
+        def each(fault: Fault, boundaries: Sequence[Boundary]) -> Iterator[Schedule]:
+            return (Schedule((Move(fault, boundary.number),)) for boundary in boundaries)
+
+        boundaries = self._report.boundaries
+        crashes = unlike(boundaries)
+        self._report.alike = len(boundaries) - len(crashes)
+        yield from each("crash", crashes)
+        for fault in _AT_REQUESTS:
+            yield from each(fault, [one for one in boundaries if _takes_fault(one)])
+        yield from each("zombie", self._free())
+        yield from each("late", [one for one in crashes if one.name != "claim"])
+
+    def _free(self) -> list[Boundary]:
+        """Where it can be paused without being in its successor's way."""
+        claimed = [one for one in self._report.boundaries if one.name != "claim"]
+        free = [one for one in claimed if not one.holds]
+        self._report.held_still = len(claimed) - len(free)
+        return free
+
+    def _in_time(self) -> bool:
+        return time.monotonic() < self._deadline
+
+    def _try(self, schedule: Schedule) -> None:
+        report, stage = self._report, self._stage
+        play = stage.play(schedule)
+        self._notice(play)
+        report.schedules += 1
+        report.played.append(schedule)
+        if not play.reached:
+            report.not_reached += 1
+        verdict = self._judge(play)
+        if verdict == "doubled" and (name := woken_in_fence(play)):
+            verdict = "held"
+            report.woken.append(name)
+        if verdict == "held":
+            report.held += 1
+        if verdict in _BROKEN:
+            found = differences(report.wanted, play.world)
+            report.violations.append(Violation.of(verdict, play, report.boundaries, found))
+        elif len(schedule.moves) == 1 and schedule.moves[0].fault in ("crash", "lose"):
+            after = play.deliveries[1:2]
+            self._seen_after[schedule] = after[0].boundaries if after else []
+
+    def _judge(self, play: Play) -> Verdict:
+        if play.hung or play.job.state in ("failed", "cancelled", "running", "pending"):
+            return "stuck"
+        compare = partial(judge, self._report.before, self._report.wanted)
+        if play.job.state != "in_doubt":
+            return "stuck" if play.job.state == "scheduled" else compare(play.world)
+        if compare(play.world) == "doubled":
+            return "doubled"
+        # Held for a person: sound if a true answer leads to what one run would have left.
+        verdicts = []
+        for happened in (True, False):
+            went_on = self._stage.play(play.schedule, happened=happened)
+            if went_on.job.state != "completed":
+                verdicts.append("stuck")
+            elif (verdict := compare(went_on.world)) == "sound":
+                return "held"
+            else:
+                verdicts.append(verdict)
+        return verdicts[0]  # type: ignore[return-value]
+
+
+def unlike(boundaries: Sequence[Boundary]) -> list[Boundary]:
+    """Without those before which nothing came that a crash would not undo: it leaves the same there
+    as one boundary earlier."""
+    return [
+        each
+        for before, each in zip([None, *boundaries], boundaries, strict=False)
+        if before is None or not before.inside
+    ]
+
+
+def woken_in_fence(play: Play) -> str | None:
+    """The fence whose sender was paused in the middle of the call, and taken over after its
+    `verify` was asked. That it may still wake up is what such a fence says of itself."""
+    if play.schedule.moves[0].fault not in ("zombie", "overlap"):
+        return None
+    paused, *successors = play.deliveries
+    before = [each.name for each in paused.boundaries[: play.schedule.moves[0].at + 1]]
+    begun = {name.removeprefix(_INTENT) for name in before if name.startswith(_INTENT)}
+    ended = {name.removeprefix(_DONE).removesuffix(" is done") for name in before}
+    taken = {each.name.removeprefix(_TAKEN) for child in successors for each in child.boundaries}
+    return next((name for name in (begun - ended) & taken if name.startswith("fence ")), None)
+
+
+def _takes_fault(boundary: Boundary) -> bool:
+    return boundary.channel == "http" and boundary.judged and not boundary.repeatable
+
+
+def _refuse_unfinished(play: Play) -> None:
+    job = play.job
+    if play.hung:
+        raise InvalidInput("the clean run came to no end: prove a handler that ends by itself")
+    if job.state != "completed":
+        error = job.error or {}
+        told = error.get("message", "") if isinstance(error, dict) else str(error)
+        raise InvalidInput(
+            f"the clean run ended {job.state}, not completed ({told}): the handler must do "
+            "its work when nothing goes wrong"
+        )

@@ -1,0 +1,210 @@
+"""What a proof found: said in words, and never more than was seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Literal
+
+import msgspec
+
+from oncely.prove.advice import advice
+from oncely.prove.schedule import Schedule
+from oncely.prove.stage import Play
+from oncely.prove.timeline import Lane, draw, lanes_of
+from oncely.prove.verdict import Difference, Verdict
+from oncely.prove.watch import Boundary
+from oncely.prove.world import Snapshot
+
+Summary = Literal[
+    "sound", "held", "unobserved", "not deterministic", "lost", "doubled", "stuck", "diverged"
+]
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A schedule after which the world is not as one run would have left it."""
+
+    verdict: Verdict
+    schedule: Schedule
+    lanes: list[Lane]
+    differences: list[Difference]
+    ended: str
+    advice: str
+
+    @classmethod
+    def of(
+        cls,
+        verdict: Verdict,
+        play: Play,
+        boundaries: list[Boundary],
+        found: list[Difference],
+    ) -> Violation:
+        error = play.job.error
+        told = error.get("message") if isinstance(error, dict) else None
+        ended = f"{play.job.state}: {told}" if told else play.job.state
+        if play.hung:
+            ended = "a delivery came to no end"
+        return cls(
+            verdict,
+            play.schedule,
+            lanes_of(play.schedule, play.deliveries),
+            found,
+            ended,
+            advice(verdict, play.schedule, boundaries),
+        )
+
+    @property
+    def token(self) -> str:
+        """Plays exactly this one again: `prove(…, schedule=token)`."""
+        return str(self.schedule)
+
+    def timeline(self) -> str:
+        lines = [f"{self.verdict}: {self.schedule.told}", "", draw(self.lanes), ""]
+        for each in self.differences:
+            lines += [f"  {each.label}"]
+            lines += [f"    missing  {line}" for line in each.missing]
+            lines += [f"    too many {line}" for line in each.extra]
+        lines += [f"  the job is {self.ended}", f"  play it again: schedule={self.token!r}"]
+        lines += ["", f"  {self.advice}"]
+        return "\n".join(lines)
+
+
+class Report(msgspec.Struct):
+    kind: str
+    schedules: int = 0
+    boundaries: list[Boundary] = []
+    violations: list[Violation] = []
+    """The fewest faults at the earliest point first."""
+    held: int = 0
+    """Schedules that left the job in doubt, as its handler declares."""
+    unobserved: list[str] = []
+    not_compared: list[str] = []
+    """Tables that were written and are not in the world."""
+    unequal: list[Difference] = []
+    """How two clean runs differ."""
+    woken: list[str] = []
+    """Fences whose sender woke up in the middle of its call, after their `verify` was asked."""
+    alike: int = 0
+    """Boundaries where a crash leaves the same as one boundary earlier."""
+    left_out: int = 0
+    held_still: int = 0
+    not_reached: int = 0
+    seconds: float = 0.0
+    played: list[Schedule] = []
+    before: Snapshot = {}
+    wanted: Snapshot = {}
+
+    @property
+    def verdict(self) -> Summary:
+        if self.unequal:
+            return "not deterministic"
+        if self.violations:
+            return self.violations[0].verdict
+        if self.unobserved:
+            return "unobserved"
+        return "held" if self.held else "sound"
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict in ("sound", "held")
+
+    def __str__(self) -> str:
+        parts = [f"{self.kind}: {self.verdict}"]
+        if self.unequal:
+            parts.append(self._not_deterministic())
+        elif self.violations:
+            parts.append(self.violations[0].timeline())
+            if len(self.violations) > 1:
+                parts.append(self._others())
+        parts += self._gaps()
+        parts.append(self.sentence)
+        return "\n\n".join(parts)
+
+    @property
+    def sentence(self) -> str:
+        """The last line: what was tried, and no more than that."""
+        if self.unequal:
+            return "Nothing was proved: two clean runs did not leave the same."
+        tried = f"{_count(self.schedules, 'schedule')} at {len(self.boundaries)} boundaries"
+        if self.violations:
+            told = f"{_count(len(self.violations), 'violation')} in {tried}"
+        elif self.unobserved:
+            return f"Not proved: no violation in {tried}, but not all could be seen."
+        else:
+            told = f"No violation in {tried}"
+        if self.held:
+            told += f"; {self.held} of them end as declared: in doubt, or verified"
+        return f"{told}."
+
+    def _others(self) -> str:
+        by_verdict = Counter(each.verdict for each in self.violations)
+        told = ", ".join(f"{count} {verdict}" for verdict, count in by_verdict.items())
+        tokens = " ".join(each.token for each in self.violations)
+        return f"all of them: {told}\n  {tokens}"
+
+    def _not_deterministic(self) -> str:
+        first = self.unequal[0]
+        lines = ["two clean runs leave different things, so a repeat cannot be told from a change"]
+        lines += [f"  {first.label}"]
+        lines += [f"    once     {line}" for line in first.missing[:3]]
+        lines += [f"    and once {line}" for line in first.extra[:3]]
+        return "\n".join(
+            [*lines, "  name what changes in ignore=[…], or leave it out of the world"]
+        )
+
+    def _gaps(self) -> list[str]:
+        lines = [f"unobserved: {each}" for each in self.unobserved]
+        if self.not_compared:
+            lines.append(f"written, and not compared: {', '.join(sorted(self.not_compared))}")
+        lines += [
+            f"as declared: a sender that was paused inside the call of {name} woke up after verify "
+            "had been asked, and it was done twice; only a key at the other side prevents that"
+            for name in sorted(set(self.woken))
+        ]
+        if self.alike:
+            lines.append(
+                f"{self.alike} boundaries are inside a transaction, where a crash leaves the same "
+                "as at its begin: played once"
+            )
+        if self.left_out:
+            lines.append(f"not played for want of time: {self.left_out} schedules")
+        if self.held_still > 0:
+            lines.append(
+                f"not paused at {self.held_still} boundaries inside a transaction that a successor "
+                "would wait for"
+            )
+        if self.not_reached:
+            lines.append(f"the fault did not come to its boundary in {self.not_reached} schedules")
+        return ["\n".join(lines)] if lines else []
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "kind": self.kind,
+            "verdict": self.verdict,
+            "ok": self.ok,
+            "schedules": self.schedules,
+            "boundaries": [msgspec.to_builtins(each) for each in self.boundaries],
+            "violations": [
+                {
+                    "verdict": each.verdict,
+                    "schedule": each.token,
+                    "told": each.schedule.told,
+                    "differences": msgspec.to_builtins(each.differences),
+                    "ended": each.ended,
+                    "advice": each.advice,
+                    "lanes": msgspec.to_builtins(each.lanes),
+                }
+                for each in self.violations
+            ],
+            "held": self.held,
+            "unobserved": self.unobserved,
+            "not_compared": self.not_compared,
+            "not_deterministic": msgspec.to_builtins(self.unequal),
+            "left_out": self.left_out,
+            "seconds": round(self.seconds, 3),
+            "sentence": self.sentence,
+        }
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -1,0 +1,68 @@
+"""What goes wrong, when: a schedule, and the word that names it so that it can be run again."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+import msgspec
+
+from oncely.model.errors import InvalidInput
+
+Fault = Literal["crash", "late", "zombie", "overlap", "refuse", "lose", "timeout", "raise"]
+FAULTS: Final = ("crash", "late", "zombie", "overlap", "refuse", "lose", "timeout", "raise")
+_MOVE: Final = re.compile(rf"({'|'.join(FAULTS)})@(\d+)")
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A fault at the boundary with that number of the next delivery."""
+
+    fault: Fault
+    at: int
+
+    def __str__(self) -> str:
+        return f"{self.fault}@{self.at}"
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """One fault for each of the first deliveries; the ones after that are healthy."""
+
+    moves: tuple[Move, ...] = ()
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self.moves)) or "clean"
+
+    @property
+    def told(self) -> str:
+        return ", then ".join(f"{_WORDS[move.fault]} at {move.at}" for move in self.moves)
+
+
+_WORDS: Final[dict[Fault, str]] = {
+    "crash": "the process ends",
+    "late": "the process ends, and the job comes again two days later",
+    "zombie": "the worker is paused past its lease and resumed after its successor",
+    "overlap": "the worker is paused past its lease and resumed after its successor has ended",
+    "refuse": "the other side answers 503",
+    "lose": "the other side does it, and its answer is lost",
+    "timeout": "the other side does it, and the caller times out",
+    "raise": "an exception is raised",
+}
+
+
+def parse(token: str) -> Schedule:
+    moves = []
+    for part in token.split("+"):
+        match = _MOVE.fullmatch(part.strip())
+        if match is None:
+            raise InvalidInput(
+                f"the schedule is {token!r}; expected something like crash@5 or crash@5+crash@2, "
+                "as a report names it"
+            )
+        moves.append(Move(match[1], int(match[2])))  # type: ignore[arg-type]
+    for move, after in zip(moves, [*moves[1:], None], strict=True):
+        if move.fault == "overlap" and (after is None or after.fault != "crash"):
+            raise InvalidInput(
+                f"the schedule is {token!r}; after an overlap expected the crash of the successor, "
+                "as in overlap@2+crash@3"
+            )
+    return Schedule(tuple(moves))

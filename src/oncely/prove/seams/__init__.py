@@ -1,0 +1,59 @@
+"""Where a handler meets the world: each library watched at the narrowest place it has.
+
+Installed in the forked child only, so that nothing has to be put back.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.machinery import PathFinder
+from typing import Any, Final
+
+from oncely.prove.copies import Copies
+from oncely.prove.seams import audit, files, http, postgres, redis, sqlite, store
+from oncely.prove.watch import IMPORTS, Note, Watch
+
+_SEAMS: Final = (store, sqlite, postgres, http, redis, files, audit)
+_LIBRARIES: Final = {
+    "psycopg": ("psycopg",),
+    "asyncpg": ("asyncpg",),
+    "redis": ("redis", "redis.asyncio"),
+    "httpcore": ("httpcore",),
+    "httpcore2": ("httpcore2",),
+    "aiohttp": ("aiohttp",),
+}
+
+
+def install(watch: Watch, copies: Copies) -> None:
+    for seam in _SEAMS:
+        seam.install(watch, copies)
+    sys.meta_path.insert(0, _Late(watch))
+
+
+def bring_in(library: str) -> None:
+    """In the parent, before the next fork."""
+    for name in _LIBRARIES[library]:
+        importlib.import_module(name)
+
+
+def bring_in_whole() -> None:
+    """What is there already, with the parts of it that are watched."""
+    for library in _LIBRARIES:
+        if library in sys.modules:
+            bring_in(library)
+
+
+class _Late:
+    """A library that is imported only now is not watched yet. The delivery ends before it can do
+    anything, and begins anew with the library there."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        del path, target
+        if name in _LIBRARIES and PathFinder.find_spec(name) is not None:
+            self._watch.tell(Note("imports", name))
+            os._exit(IMPORTS)

@@ -1,0 +1,31 @@
+"""Functions that were imported by name: found in the parent, replaced in the children."""
+
+from __future__ import annotations
+
+import builtins
+import sqlite3
+import sys
+from typing import Any, Final
+
+_FUNCTIONS: Final[tuple[Any, ...]] = (sqlite3.connect, builtins.open)
+
+
+class Everywhere:
+    """Looking through all modules takes longer than a delivery, so it is done once."""
+
+    def __init__(self) -> None:
+        self._places: list[tuple[dict[str, Any], str, Any]] = []
+        wanted = {id(each): each for each in _FUNCTIONS}
+        for module in list(sys.modules.values()):
+            names = getattr(module, "__dict__", None)
+            if isinstance(names, dict) and names is not globals():
+                self._places += [
+                    (names, name, wanted[id(value)])
+                    for name, value in list(names.items())
+                    if id(value) in wanted
+                ]
+
+    def replace(self, before: Any, after: Any) -> None:
+        for names, name, value in self._places:
+            if value is before:
+                names[name] = after

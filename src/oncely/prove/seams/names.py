@@ -1,0 +1,42 @@
+"""What a statement or a request is called in a report."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_SPACE: Final = re.compile(r"\s+")
+_WRITTEN: Final = re.compile(
+    r"\s*(?:insert\s+(?:or\s+\w+\s+)?into|replace\s+into|update(?:\s+or\s+\w+)?|delete\s+from)\s+"
+    r"[\"`\[]?([\w.\"]+)",
+    re.IGNORECASE,
+)
+_READS: Final = re.compile(
+    r"\s*(select|values|show|begin|start|savepoint|release)\b", re.IGNORECASE
+)
+_LOCKS: Final = re.compile(r"\bfor\s+(update|no\s+key|share)|\b(insert|update|delete)\b", re.I)
+_BEGINS: Final = re.compile(r"\s*(begin|start\s+transaction)\b", re.IGNORECASE)
+_ENDS: Final = re.compile(r"\s*(commit|end|rollback(?!\s+to))\b", re.IGNORECASE)
+_WIDTH: Final = 60
+
+
+def first_words(statement: str) -> str:
+    words = _SPACE.sub(" ", statement.strip().rstrip(";"))
+    return words if len(words) <= _WIDTH else words[: _WIDTH - 1] + "…"
+
+
+def written_table(statement: str) -> str | None:
+    match = _WRITTEN.match(statement)
+    return match[1].replace('"', "") if match else None
+
+
+def reads(statement: str) -> bool:
+    return bool(_READS.match(statement)) and not _LOCKS.search(statement)
+
+
+def begins_one(statement: str) -> bool:
+    return bool(_BEGINS.match(statement))
+
+
+def ends_one(statement: str) -> bool:
+    return bool(_ENDS.match(statement))

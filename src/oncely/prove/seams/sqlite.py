@@ -1,0 +1,91 @@
+"""SQLite: every statement of every connection that is not the store's own, by its trace."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import sys
+from typing import Any, Final
+from urllib.parse import quote, unquote
+from weakref import WeakSet
+
+from oncely.prove.copies import Copies
+from oncely.prove.seams.names import (
+    begins_one,
+    ends_one,
+    first_words,
+    reads,
+    written_table,
+)
+from oncely.prove.watch import Watch, known
+from oncely.store.sqlite.transaction import HandlerConnection
+
+_OF_THE_STORE: Final = "oncely.store.sqlite.engine"
+_QUIET: Final = re.compile(r"\s*(--|pragma\b|explain\b|attach\b|detach\b)", re.IGNORECASE)
+
+
+def install(watch: Watch, copies: Copies) -> None:
+    real: Any = sqlite3.connect
+    sessions: WeakSet[_Session] = WeakSet()
+    allowed: set[str] = set()
+    watch.open_transactions.append(lambda: any(each.in_transaction for each in list(sessions)))
+
+    def connect(database: Any, *args: Any, **options: Any) -> Any:
+        database = _redirected(database, copies, uri=bool(options.get("uri")))
+        allowed.add(str(database))
+        connection = real(database, *args, **options)
+        ours = sys._getframe(1).f_globals.get("__name__") == _OF_THE_STORE
+        if not ours or isinstance(connection, HandlerConnection):
+            session = _Session(watch)
+            sessions.add(session)
+            connection.set_trace_callback(session.trace)
+        return connection
+
+    def hook(event: str, args: Any) -> None:
+        if event != "sqlite3.connect" or known.get():
+            return
+        if str(args[0]) not in allowed | {":memory:", ""}:
+            watch.refuse(
+                f"a connection to {args[0]} was opened past `sqlite3.connect`: it would write to "
+                "the file itself, not to the copy that is under proof"
+            )
+
+    sys.addaudithook(hook)
+    copies.everywhere.replace(real, connect)
+
+
+class _Session:
+    """Lives as long as its connection is open."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.in_transaction = False
+
+    def trace(self, statement: str) -> None:
+        if _QUIET.match(statement):
+            return
+        if table := written_table(statement):
+            self._watch.note("written", table)
+        begins, ends = begins_one(statement), ends_one(statement)
+        self._watch.pass_by(
+            "sqlite",
+            first_words(statement),
+            repeatable=reads(statement),
+            inside=begins or (self.in_transaction and not ends),
+        )
+        self.in_transaction = begins or (self.in_transaction and not ends)
+
+
+def _redirected(database: Any, copies: Copies, *, uri: bool) -> Any:
+    if isinstance(database, bytes):
+        database = database.decode()
+    text = str(database)
+    if uri and text.startswith("file:"):
+        path, mark, query = text.removeprefix("file:").partition("?")
+        if "mode=memory" in query or not path.strip("/"):
+            return database
+        found = "/" + unquote(path).lstrip("/") if path.startswith("/") else unquote(path)
+        return f"file:{quote(copies.file(found))}{mark}{query}"
+    if text in ("", ":memory:"):
+        return database
+    return copies.file(text)

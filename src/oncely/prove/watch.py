@@ -1,0 +1,193 @@
+"""What a delivery under proof tells of itself, and where its fault strikes.
+
+Everything here runs in the forked child. Each boundary is told to the parent before it is passed,
+so that the story is whole however the child ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Literal, NoReturn
+
+import msgspec
+
+CRASHED: Final = 86
+REFUSED: Final = 87
+IMPORTS: Final = 88
+Channel = Literal["store", "sqlite", "postgres", "http", "redis", "file", "process"]
+Action = Literal["crash", "pause", "raise", "refuse", "lose", "timeout"]
+_HERE: Final = str(Path(__file__).parents[1]) + os.sep
+_NOT_THE_USERS: Final = tuple(
+    path + os.sep
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    if (path := sysconfig.get_path(name))
+)
+
+
+class Simulated(Exception):
+    """What a crash is often taken for: an exception, which `except` and `finally` see."""
+
+
+class Act(msgspec.Struct, frozen=True):
+    """What happens at the boundary with the number `at`."""
+
+    action: Action
+    at: int
+
+
+class Boundary(msgspec.Struct, frozen=True):
+    """A point that a process can end at: right before something that others can see."""
+
+    number: int
+    channel: Channel
+    name: str
+    where: str | None = None
+    holds: bool = False
+    """Whether a transaction was open that others would wait for."""
+    judged: bool = True
+    """Whether the other side is part of the world."""
+    repeatable: bool = False
+    """Whether it only reads."""
+    inside: bool = False
+    """Whether what comes next is undone by a crash: a statement in a transaction."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Told beside the boundaries: what happened to one, or what could not be seen."""
+
+    what: Literal[
+        "unobserved", "written", "struck", "refused", "redis", "saved", "answer", "end", "imports"
+    ]
+    text: str
+    more: list[str] = []
+
+
+Message = Boundary | Note
+known: ContextVar[bool] = ContextVar("oncely_prove_known", default=False)
+"""Whether a library that is watched is at work, so that what it opens is no surprise."""
+
+
+@contextmanager
+def knowing() -> Iterator[None]:
+    token = known.set(True)
+    try:
+        yield
+    finally:
+        known.reset(token)
+
+
+class Watch:
+    def __init__(self, line: int, act: Act | None, judged_hosts: frozenset[str]) -> None:
+        self._line = line
+        self._act = act
+        self.judged_hosts = judged_hosts
+        self._lock = threading.RLock()
+        self._count = 0
+        self._inside = threading.local()
+        self._told: set[tuple[str, str]] = set()
+        self.open_transactions: list[Callable[[], bool]] = []
+        self.standing_still: Callable[[], AbstractContextManager[Any]] = nullcontext
+        """No other thread is in the middle of a transaction of the store meanwhile."""
+
+    def pass_by(
+        self,
+        channel: Channel,
+        name: str,
+        *,
+        judged: bool = True,
+        repeatable: bool = False,
+        inside: bool = False,
+    ) -> Action | None:
+        """Before something happens. What comes back is a fault for the caller to make."""
+        if getattr(self._inside, "yes", False):
+            return None
+        self._inside.yes = True
+        try:
+            with self._lock:
+                return self._pass_by(channel, name, judged, repeatable, inside)
+        finally:
+            self._inside.yes = False
+
+    def _pass_by(
+        self, channel: Channel, name: str, judged: bool, repeatable: bool, inside: bool
+    ) -> Action | None:
+        number = self._count
+        self._count += 1
+        self.tell(
+            Boundary(
+                number,
+                channel,
+                name,
+                where=users_line(sys._getframe(2)),
+                holds=any(is_open() for is_open in self.open_transactions),
+                judged=judged,
+                repeatable=repeatable,
+                inside=inside,
+            )
+        )
+        act = self._act
+        if act is None or act.at != number:
+            return None
+        self.tell(Note("struck", name))
+        match act.action:
+            case "crash":
+                os._exit(CRASHED)
+            case "pause":
+                with self.standing_still():
+                    # To this thread: it must not go on while the others are being stopped.
+                    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+            case "raise":
+                if channel == "sqlite":
+                    self.refuse("no exception can be raised out of a statement of SQLite")
+                raise Simulated("a crash, as an exception")
+            case _:
+                return act.action
+        return None
+
+    def tell(self, message: Message) -> None:
+        data = msgspec.json.encode((type(message).__name__, message)) + b"\n"
+        with self._lock:
+            while data:
+                data = data[os.write(self._line, data) :]
+
+    def note(self, what: Any, text: str, more: list[str] | None = None) -> None:
+        """Once, however often it happens."""
+        with self._lock:
+            if (what, text) in self._told:
+                return
+            self._told.add((what, text))
+            self.tell(Note(what, text, more or []))
+
+    def tell_answer(self, status: int) -> None:
+        self.tell(Note("answer", str(status)))
+
+    def refuse(self, why: str) -> NoReturn:
+        """The proof would not be one, or would touch what is not its own."""
+        self.tell(Note("refused", why))
+        os._exit(REFUSED)
+
+
+def users_line(frame: FrameType | None) -> str | None:
+    """The innermost line that is neither ours nor a library's."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((_HERE, "<", *_NOT_THE_USERS)):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+def read_message(line: bytes) -> Message:
+    kind, body = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
+    if kind == "Boundary":
+        return msgspec.json.decode(body, type=Boundary)
+    return msgspec.json.decode(body, type=Note)

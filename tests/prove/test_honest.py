@@ -1,0 +1,260 @@
+"""What the prover cannot see it names, what it cannot do it refuses, and nothing else is proved."""
+
+import asyncio
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+
+from oncely import Context, Oncely, Retry
+from oncely.model.errors import InvalidInput
+from oncely.prove import Report, Table, prove
+from oncely.prove.world import WorldItem
+
+AT_ONCE = Retry(base=0, max_attempts=5)
+
+
+class Bench:
+    """An app, a database of the handler's own, and one handler to prove."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = str(folder / "shop.db")
+        self.url = f"sqlite:///{self.path}"
+        self.app = Oncely(f"sqlite:///{folder / 'jobs.db'}")
+        self.write("create table notes (text text)")
+        self.write("create table accounts (id text, cents integer)")
+        self.write("insert into accounts values ('ann', 100)")
+
+    def write(self, sql: str, *values: Any) -> None:
+        with closing(sqlite3.connect(self.path, timeout=30)) as db:
+            db.execute(sql, values)
+            db.commit()
+
+    def count(self, sql: str) -> int:
+        with closing(sqlite3.connect(self.path, timeout=30)) as db:
+            (found,) = db.execute(sql).fetchone()
+            return int(found)
+
+    def prove(self, handler: Callable[..., Any], *more: WorldItem, **options: Any) -> Report:
+        self.app.job("handler", retry=AT_ONCE)(handler)
+        world = [Table(self.url, "notes"), Table(self.url, "accounts"), *more]
+        return prove(self.app, "handler", world=world, **{"max_faults": 1, **options})
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.app.close()
+
+
+def test_a_channel_that_cannot_be_seen_is_named(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+
+        def send_by_hand(ctx: Context) -> None:
+            with socket.create_connection(address) as line:
+                line.sendall(b"a mail")
+            bench.write(
+                "insert or replace into notes select 'sent' where not exists (select 1 from notes)"
+            )
+
+        report = bench.prove(send_by_hand)
+    assert report.verdict == "unobserved"
+    assert not report.ok
+    assert f"127.0.0.1:{address[1]}" in report.unobserved[0]
+    assert "Not proved" in str(report)
+
+
+def test_a_process_is_named(bench: Bench) -> None:
+    def run(ctx: Context) -> None:
+        subprocess.run([sys.executable, "-c", ""], check=True)
+
+    report = bench.prove(run, schedule="crash@0")
+    assert "what it does cannot be seen" in str(report)
+    assert not report.ok
+
+
+def test_a_world_in_which_nothing_happens_proves_nothing(bench: Bench) -> None:
+    report = bench.prove(lambda ctx: None)
+    assert report.verdict == "unobserved"
+    assert "changed nothing in world=" in str(report)
+
+
+def test_a_table_that_is_written_and_not_compared_is_named(bench: Bench) -> None:
+    bench.write("create table aside (text text)")
+
+    def write(ctx: Context) -> None:
+        bench.write("insert into aside values ('x')")
+        bench.write("update accounts set cents = 0")
+
+    report = bench.prove(write)
+    assert report.verdict == "sound"
+    assert "written, and not compared: aside" in str(report)
+
+
+def test_what_changes_from_run_to_run_is_told(bench: Bench) -> None:
+    def write(ctx: Context) -> None:
+        bench.write("insert into notes values (?)", str(time.time_ns()))
+
+    report = bench.prove(write)
+    assert report.verdict == "not deterministic"
+    assert not report.ok
+    assert "table notes" in str(report)
+
+
+def test_a_number_that_moves_twice_is_doubled(bench: Bench) -> None:
+    report = bench.prove(lambda ctx: bench.write("update accounts set cents = cents - 5"))
+    assert {each.verdict for each in report.violations} == {"doubled"}
+
+
+def test_a_handler_that_cannot_go_on_is_stuck(bench: Bench) -> None:
+    def write(ctx: Context) -> None:
+        if bench.count("select count(*) from notes"):
+            raise RuntimeError("it is there already")
+        bench.write("insert into notes values ('x')")
+
+    report = bench.prove(write)
+    assert report.violations[0].verdict == "stuck"
+    assert "it is there already" in report.violations[0].timeline()
+
+
+def test_two_faults_find_what_one_does_not(bench: Bench) -> None:
+    """It gives up at the third delivery, and says that it is done."""
+    bench.write("create table tries (n integer)")
+
+    def write(ctx: Context) -> str:
+        bench.write("insert into tries values (1)")
+        if bench.count("select count(*) from tries") > 2:
+            return "given up"
+        bench.write("update accounts set cents = 0")
+        return "done"
+
+    report = bench.prove(write, max_faults=2, budget_seconds=120)
+    assert {len(each.schedule.moves) for each in report.violations} == {2}
+    assert {each.verdict for each in report.violations} == {"lost"}
+    [again] = bench_again(bench, report.violations[0].token).violations
+    assert again.verdict == "lost"
+
+
+def bench_again(bench: Bench, token: str) -> Report:
+    world = [Table(bench.url, "accounts")]
+    return prove(bench.app, "handler", world=world, schedule=token)
+
+
+def test_files_are_seen_and_put_back(bench: Bench) -> None:
+    path = bench.folder / "log"
+    path.write_text("first\n")
+
+    def write(ctx: Context) -> None:
+        with path.open("a") as file:
+            file.write("one\n")
+
+    def lines() -> list[str]:
+        return path.read_text().split()
+
+    report = bench.prove(write, lines)
+    assert report.violations[0].verdict == "doubled"
+    assert report.unobserved == []
+    assert path.read_text() == "first\n"
+
+
+def test_a_thread_and_a_coroutine_are_followed(bench: Bench) -> None:
+    async def write(ctx: Context) -> None:
+        await asyncio.to_thread(bench.write, "insert into notes values ('from a thread')")
+        thread = threading.Thread(target=bench.write, args=("update accounts set cents = 0",))
+        thread.start()
+        thread.join()
+
+    report = bench.prove(write)
+    assert report.violations[0].verdict == "doubled"
+    assert any("update accounts" in each.name for each in report.boundaries)
+
+
+def test_a_pool_that_was_opened_before_begins_anew(bench: Bench) -> None:
+    engine = sqlalchemy.create_engine(bench.url)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text("select 1"))
+
+    def write(ctx: Context) -> None:
+        with engine.begin() as connection:
+            connection.execute(sqlalchemy.text("insert into notes values ('x')"))
+
+    report = bench.prove(write)
+    engine.dispose()
+    assert report.violations[0].verdict == "doubled"
+    assert bench.count("select count(*) from notes") == 0
+
+
+def test_a_connection_that_was_opened_before_is_refused(bench: Bench) -> None:
+    with closing(sqlite3.connect(bench.path, check_same_thread=False)) as old:
+
+        def write(ctx: Context) -> None:
+            old.execute("insert into notes values ('x')")
+            old.commit()
+
+        with pytest.raises(InvalidInput, match="opened before the handler ran"):
+            bench.prove(write)
+    assert bench.count("select count(*) from notes") == 0
+
+
+def test_a_plain_function_is_proved_without_a_queue(bench: Bench) -> None:
+    def write(text: str) -> None:
+        bench.write("insert into notes values (?)", text)
+
+    report = prove(write, payload="x", world=[Table(bench.url, "notes")], max_faults=1)
+    assert report.kind == "write"
+    assert report.violations[0].verdict == "doubled"
+
+
+def test_a_budget_that_ends_is_no_proof(bench: Bench) -> None:
+    report = bench.prove(
+        lambda ctx: bench.write("update accounts set cents = 0"), budget_seconds=1e-6
+    )
+    assert report.verdict == "unobserved"
+    assert "the budget ended after 0 of the" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"kind": "other"}, "the app has handlers of: handler"),
+        ({"world": [3]}, r"world\[0\] is 3; expected a Table"),
+        ({"world": [Table("sqlite:///:memory:", "notes")]}, "in memory"),
+        ({"world": [Table("sqlite:///shop.db", "nowhere")]}, "cannot be read"),
+        ({"budget_seconds": 0}, "budget_seconds is 0"),
+        ({"max_faults": 3}, "max_faults is 3"),
+        ({"schedule": "crash"}, "the schedule is 'crash'"),
+    ],
+    ids=["kind", "item", "memory", "table", "budget", "faults", "schedule"],
+)
+def test_bad_input(bench: Bench, change: dict[str, Any], told: str) -> None:
+    bench.app.job("handler")(lambda ctx: None)
+    options = {"kind": "handler", "world": [], **change}
+    with pytest.raises(InvalidInput, match=told):
+        prove(bench.app, options.pop("kind"), **options)
+
+
+def test_a_handler_that_fails_without_faults_is_refused(bench: Bench) -> None:
+    def fail(ctx: Context) -> None:
+        raise LookupError("no such order")
+
+    with pytest.raises(InvalidInput, match="no such order"):
+        bench.prove(fail)
+
+
+def test_a_store_in_memory_is_refused() -> None:
+    with Oncely("sqlite:///:memory:") as app:
+        app.job("handler")(lambda ctx: None)
+        with pytest.raises(InvalidInput, match="a store that other processes can open"):
+            prove(app, "handler")

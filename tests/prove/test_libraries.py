@@ -1,0 +1,128 @@
+"""Each library for HTTP: seen before it sends, made to fail, and never taken for another."""
+
+import json
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+import requests
+
+from oncely import Context, Oncely, Retry
+from oncely.prove import Downstream, prove
+from oncely.prove.downstream import Keys
+
+AT_ONCE = Retry(base=0, max_attempts=5)
+Send = Callable[[str], Any]
+
+
+def by_urllib(url: str) -> None:
+    with urllib.request.urlopen(url, b"charge", timeout=30):
+        pass
+
+
+def by_requests(url: str) -> None:
+    requests.post(url, data=b"charge", timeout=30).raise_for_status()
+
+
+def by_httpx(url: str) -> None:
+    httpx.post(url, content=b"charge").raise_for_status()
+
+
+async def by_async_httpx(url: str) -> None:
+    async with httpx.AsyncClient() as client:
+        (await client.post(url, content=b"charge")).raise_for_status()
+
+
+def by_httpx2(url: str) -> None:
+    import httpx2
+
+    httpx2.post(url, content=b"charge").raise_for_status()
+
+
+async def by_aiohttp(url: str) -> None:
+    async with aiohttp.ClientSession() as session, session.post(url, data=b"charge") as answer:
+        answer.raise_for_status()
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Oncely]:
+    with Oncely(f"sqlite:///{tmp_path / 'jobs.db'}") as app:
+        yield app
+
+
+def register(app: Oncely, send: Send, url: str) -> None:
+    if send.__name__ in ("by_async_httpx", "by_aiohttp"):
+
+        async def ahandler(ctx: Context) -> None:
+            await send(url)
+
+        app.job("handler", retry=AT_ONCE)(ahandler)
+    else:
+        app.job("handler", retry=AT_ONCE)(lambda ctx: send(url))
+
+
+@pytest.mark.parametrize(
+    "send", [by_urllib, by_requests, by_httpx, by_async_httpx, by_httpx2, by_aiohttp]
+)
+def test_every_library_is_seen_and_meets_the_faults(app: Oncely, send: Send) -> None:
+    with Downstream() as service:
+        register(app, send, f"{service.url}/charges")
+        report = prove(app, "handler", world=[service], max_faults=1)
+    names = [each.name for each in report.boundaries]
+    assert names == ["claim", f"POST {service.url}/charges", "settle"]
+    assert report.unobserved == []
+    assert {each.token: each.verdict for each in report.violations} == dict.fromkeys(
+        ["crash@2", "lose@1", "timeout@1", "zombie@1", "zombie@2", "late@2"], "doubled"
+    )
+    assert report.not_reached == 0
+
+
+def test_a_service_that_is_not_in_the_world_is_named(app: Oncely) -> None:
+    with Downstream() as service:
+        register(app, by_urllib, service.url)
+        report = prove(app, "handler", max_faults=1)
+    assert report.verdict == "unobserved"
+    assert any(service.host in each for each in report.unobserved)
+
+
+@pytest.mark.parametrize(
+    ("keys", "verdicts"),
+    [("honoured", set()), ("forgotten", {"late@2"}), ("ignored", {"crash@2", "late@2"})],
+)
+def test_what_a_key_is_to_the_service(app: Oncely, keys: Keys, verdicts: set[str]) -> None:
+    def charge(ctx: Context) -> None:
+        request = urllib.request.Request(service.url, b"charge", {"Idempotency-Key": "order:1"})
+        with urllib.request.urlopen(request, timeout=30):
+            pass
+
+    app.job("handler", retry=AT_ONCE)(charge)
+    with Downstream(keys=keys) as service:
+        report = prove(app, "handler", world=[service], max_faults=1)
+    crashes = {each.token for each in report.violations if each.token[0] in "cl"}
+    assert crashes - {"lose@1"} == verdicts
+    assert report.ok is (keys == "honoured")
+
+
+def test_a_refusal_that_is_replayed_leaves_the_job_stuck(app: Oncely) -> None:
+    def charge(ctx: Context) -> None:
+        request = urllib.request.Request(service.url, b"charge", {"Idempotency-Key": "order:1"})
+        with urllib.request.urlopen(request, timeout=30):
+            pass
+
+    app.job("handler", retry=AT_ONCE)(charge)
+    with Downstream(keys="honoured", replays_errors=True) as service:
+        report = prove(app, "handler", world=[service], schedule="refuse@1")
+    assert [each.verdict for each in report.violations] == ["stuck"]
+
+
+def test_a_downstream_answers(app: Oncely) -> None:
+    with Downstream(answer=lambda request: {"you said": request.body}) as service:
+        with urllib.request.urlopen(f"{service.url}/a", b"hello", timeout=30) as answer:
+            assert json.load(answer) == {"you said": "hello"}
+        with urllib.request.urlopen(f"{service.url}/a", timeout=30) as answer:
+            assert [each["body"] for each in json.load(answer)["done"]] == ["hello"]
+        assert [str(each) for each in service.done] == ["POST /a hello"]
