@@ -6,18 +6,19 @@ The plugin brings the fixtures `prove` and `oncely_clock`, and the marker `prove
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from oncely.model.errors import InvalidInput
 from oncely.model.job import Job
 from oncely.prove.clock import let_pass_on_postgres, let_pass_on_sqlite
-from oncely.prove.explore import prove as _prove
-from oncely.prove.report import Report
 from oncely.store.postgres.engine import PostgresEngine
 from oncely.store.sqlite.engine import SqliteEngine
 from oncely.surface.app import Oncely
+
+if TYPE_CHECKING:
+    from oncely.prove.report import Report
 
 __all__ = ["Clock", "assert_enqueued", "drain", "run_twice"]
 _UNSET: Final = object()
@@ -122,8 +123,11 @@ def prove_fixture(request: pytest.FixtureRequest) -> Callable[..., Report]:
     defaults = dict(marker.kwargs) if marker else {}
 
     def check(*args: Any, **options: Any) -> Report:
+        # Late: this plugin is loaded in every run of pytest, and most need no prover.
+        from oncely.prove.explore import prove
+
         __tracebackhide__ = True
-        report = _prove(*args, **{**defaults, **options})
+        report = prove(*args, **{**defaults, **options})
         if not report.ok:
             pytest.fail(str(report), pytrace=False)
         return report

@@ -78,8 +78,8 @@ def test_a_successor_that_ends_beside_a_paused_one(exhibit: Exhibit) -> None:
     assert [lane.title for lane in violation.lanes] == [
         "delivery 1",
         "delivery 2",
-        "delivery 3",
         "delivery 1 goes on",
+        "delivery 3",
     ]
     assert report.not_reached == 0
 

@@ -1,12 +1,14 @@
 """What the prover cannot see it names, what it cannot do it refuses, and nothing else is proved."""
 
 import asyncio
+import os
 import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -36,9 +38,9 @@ class Bench:
         self.write("insert into accounts values ('ann', 100)")
 
     def write(self, sql: str, *values: Any) -> None:
-        with closing(sqlite3.connect(self.path, timeout=30)) as db:
+        """In a transaction of its own: one boundary."""
+        with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as db:
             db.execute(sql, values)
-            db.commit()
 
     def count(self, sql: str) -> int:
         with closing(sqlite3.connect(self.path, timeout=30)) as db:
@@ -74,6 +76,18 @@ def test_a_channel_that_cannot_be_seen_is_named(bench: Bench) -> None:
     assert not report.ok
     assert f"127.0.0.1:{address[1]}" in report.unobserved[0]
     assert "Not proved" in str(report)
+
+
+@pytest.mark.parametrize("by_library", [True, False], ids=["library", "socket"])
+def test_another_machine_is_not_called(bench: Bench, by_library: bool) -> None:
+    def send(ctx: Context) -> None:
+        if by_library:
+            urllib.request.urlopen("http://192.0.2.1/charges", b"charge", timeout=1)
+        else:
+            socket.create_connection(("192.0.2.1", 25), timeout=1)
+
+    with pytest.raises(InvalidInput, match="which is not on this machine"):
+        bench.prove(send)
 
 
 def test_a_process_is_named(bench: Bench) -> None:
@@ -150,6 +164,48 @@ def test_two_faults_find_what_one_does_not(bench: Bench) -> None:
 def bench_again(bench: Bench, token: str) -> Report:
     world = [Table(bench.url, "accounts")]
     return prove(bench.app, "handler", world=world, schedule=token)
+
+
+class Tape:
+    """Written through a descriptor that was open before: no library and no hook sees that."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._end = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    def write(self, text: bytes) -> None:
+        os.write(self._end, text)
+
+    def snapshot(self) -> str:
+        return self._path.read_text()
+
+    def reset(self) -> None:
+        os.truncate(self._path, 0)
+
+    def close(self) -> None:
+        os.close(self._end)
+
+
+def test_by_line_finds_what_no_library_shows(bench: Bench) -> None:
+    with closing(Tape(bench.folder / "tape")) as tape:
+
+        def write(ctx: Context) -> None:
+            if not tape.snapshot():
+                tape.write(b"one")
+                tape.write(b"two")
+
+        app = bench.app
+        app.job("tape", retry=AT_ONCE)(write)
+        seen = prove(app, "tape", world=[tape], max_faults=1)
+        assert [each.name for each in seen.boundaries] == ["claim", "settle"]
+        assert seen.verdict == "unobserved"
+        assert "nothing that was seen can have changed it" in str(seen)
+        clean = prove(app, "tape", world=[tape], by_line=True, schedule="crash@0")
+        [second] = [each.number for each in clean.boundaries if "two" in each.name]
+        again = f"crash@{second}"
+        report = prove(app, "tape", world=[tape], by_line=True, schedule=again)
+    assert [each.verdict for each in report.violations] == ["diverged"]
+    assert 'before: line: tape.write(b"two")' in report.violations[0].timeline()
 
 
 def test_files_are_seen_and_put_back(bench: Bench) -> None:

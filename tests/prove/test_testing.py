@@ -1,20 +1,11 @@
 """The plugin for pytest, in runs of its own."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from oncely import Context, Defer, Oncely
 from oncely.testing import Clock, assert_enqueued, drain, run_twice
 
 pytest_plugins = ["pytester"]
-
-
-@pytest.fixture
-def app(tmp_path: Path) -> Iterator[Oncely]:
-    with Oncely(f"sqlite:///{tmp_path / 'jobs.db'}") as app:
-        yield app
 
 
 def test_drain_runs_also_what_is_not_due(app: Oncely) -> None:

@@ -37,6 +37,8 @@ class Completion:
         self._said = False
         self._in_callers = False
         self.begun = False
+        self.confirmed = False
+        """Its commit was answered, so nobody has to ask."""
 
     def complete(self, result: Any, tx: Any) -> None:
         settlement = self._settlement(result)
@@ -65,6 +67,7 @@ class Completion:
         except CommitLost:
             if not self._arrived():
                 raise
+        self.confirmed = True
 
     @asynccontextmanager
     async def atransaction(self) -> AsyncIterator[Any]:
@@ -81,6 +84,7 @@ class Completion:
         except CommitLost:
             if not await aside(self._store_threads, self._arrived):
                 raise
+        self.confirmed = True
 
     def _span(self) -> Span:
         return effecting("transaction", "", self._claimed.job_id)

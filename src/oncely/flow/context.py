@@ -99,6 +99,11 @@ class Context:
         return not self.has_effects or not (self.completion.begun or self.effects.repeats)
 
     @property
+    def is_completed(self) -> bool:
+        """Whether the handler has completed its job itself, and knows it."""
+        return self.has_effects and self.completion.confirmed
+
+    @property
     def may_be_completed(self) -> bool:
         """Whether the handler may have completed its job itself."""
         return self.has_effects and self.completion.begun

@@ -13,6 +13,8 @@ from oncely.model.push import PushTarget
 from oncely.model.retry import Retry
 
 COUNT_LIMIT: Final = 1_000_000
+RATE_LEAST_SECONDS: Final = 0.001
+"""Of a much shorter time the store could not tell how many jobs it allows: they are too many."""
 RATE_LIMIT_SECONDS: Final = 7 * 86_400
 _BUSY_SECONDS: Final = 0.01
 Rate = tuple[int, float]
@@ -126,10 +128,10 @@ def check_rate(value: Any) -> Rate | None:
         case (int(count), int() | float() as seconds) if not (
             isinstance(count, bool) or isinstance(seconds, bool)
         ):
-            if 1 <= count <= COUNT_LIMIT and 0 < seconds <= RATE_LIMIT_SECONDS:
+            if 1 <= count <= COUNT_LIMIT and RATE_LEAST_SECONDS <= seconds <= RATE_LIMIT_SECONDS:
                 return count, float(seconds)
     raise InvalidInput(
         f"rate is {shown(value)}; expected (count, seconds): at most that many jobs in that time, "
-        f"such as (100, 60), with up to {COUNT_LIMIT:,} jobs in up to {RATE_LIMIT_SECONDS:,} "
-        "seconds, or None for no limit"
+        f"such as (100, 60), with up to {COUNT_LIMIT:,} jobs in {RATE_LEAST_SECONDS} to "
+        f"{RATE_LIMIT_SECONDS:,} seconds, or None for no limit"
     )

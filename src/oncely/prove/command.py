@@ -31,6 +31,7 @@ def run(
     tables: Sequence[str],
     world: str | None,
     budget_seconds: float,
+    by_line: bool,
     schedule: str | None,
     html: Path | None,
     url: str | None,
@@ -40,7 +41,9 @@ def run(
         os.environ["ONCELY_URL"] = url
     app = load(place)
     found = [*(_table(app, name) for name in tables), *_world(world)]
-    report = _prove(app, kind, _payload(payload), found, budget_seconds, schedule, as_json=as_json)
+    how = {"budget_seconds": budget_seconds, "by_line": by_line, "schedule": schedule}
+    quiet = as_json or schedule is not None or not sys.stderr.isatty()
+    report = _prove(app, kind, _payload(payload), quiet=quiet, world=found, **how)
     if html is not None:
         html.write_text(page(report), "utf-8")
     if as_json:
@@ -50,29 +53,9 @@ def run(
     return 0 if report.ok else 1
 
 
-def _prove(
-    app: Oncely,
-    kind: str,
-    payload: Any,
-    world: list[WorldItem],
-    budget_seconds: float,
-    schedule: str | None,
-    *,
-    as_json: bool,
-) -> Report:
-    def call(progress: Any = None) -> Report:
-        return prove(
-            app,
-            kind,
-            payload,
-            world=world,
-            budget_seconds=budget_seconds,
-            schedule=schedule,
-            progress=progress,
-        )
-
-    if as_json or schedule is not None or not sys.stderr.isatty():
-        return call()
+def _prove(app: Oncely, kind: str, payload: Any, *, quiet: bool, **options: Any) -> Report:
+    if quiet:
+        return prove(app, kind, payload, **options)
     columns = (TextColumn("schedules"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(
         *columns, console=Console(stderr=True), transient=True, auto_refresh=False
@@ -84,7 +67,7 @@ def _prove(
             # By hand: a thread that draws would be lost in every fork.
             bar.refresh()
 
-        return call(show)
+        return prove(app, kind, payload, progress=show, **options)
 
 
 def _payload(text: str | None) -> Any:

@@ -18,13 +18,14 @@ from oncely.model.errors import InvalidInput
 from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
 from oncely.prove.inherited import Inherited
-from oncely.prove.seams import bring_in, bring_in_whole, install
+from oncely.prove.seams import bring_in, bring_in_whole, install, lines
 from oncely.prove.watch import (
     CRASHED,
     IMPORTS,
     REFUSED,
     Act,
     Boundary,
+    Hosts,
     Message,
     Note,
     Watch,
@@ -42,8 +43,9 @@ End = Literal["done", "crashed", "paused", "imports"]
 class Ground:
     """What all deliveries of a proof share."""
 
-    def __init__(self, app: Oncely, hosts: frozenset[str], *, shows_output: bool) -> None:
+    def __init__(self, app: Oncely, hosts: Hosts, *, shows_output: bool, by_line: bool) -> None:
         self.app = app
+        self.by_line = by_line
         self.hosts = hosts
         self.shows_output = shows_output
         self.copies = Copies()
@@ -58,7 +60,10 @@ class Child:
     def __init__(self, ground: Ground, act: Act | None) -> None:
         self.act = act
         self.messages: list[Message] = []
+        self.began = time.monotonic()
+        self.went_on = 0.0
         self.resumed_at: int | None = None
+        """How many messages had come by then."""
         self._buffer = b""
         self._line, child_line = os.pipe()
         self._pid = _fork(lambda: _deliver(ground, child_line, act))
@@ -140,6 +145,7 @@ class Child:
     def resume(self) -> None:
         self._stopped = False
         self.resumed_at = len(self.messages)
+        self.went_on = time.monotonic()
         os.kill(self._pid, signal.SIGCONT)
 
     def kill(self) -> None:
@@ -182,6 +188,8 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
         ground.clock.install()
         ground.inherited.leave(watch)
         install(watch, ground.copies)
+        if ground.by_line:
+            lines.install(watch)
         worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
         asyncio.run(worker.drain())
     except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,8 @@ from oncely.model.errors import InvalidInput
 from oncely.prove.plain import as_app
 from oncely.prove.report import Report, Violation
 from oncely.prove.schedule import Fault, Move, Schedule, parse
-from oncely.prove.stage import Play, Stage
+from oncely.prove.seams.http import BY_HTTP
+from oncely.prove.stage import CHILDREN, Play, Stage
 from oncely.prove.verdict import Verdict, differences, judge
 from oncely.prove.watch import Boundary, Note
 from oncely.prove.world import WorldItem
@@ -32,6 +34,8 @@ def prove(
     world: Sequence[WorldItem] = (),
     budget_seconds: float = 60.0,
     max_faults: int = 2,
+    by_line: bool = False,
+    allow_hosts: Sequence[str] = (),
     schedule: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -40,17 +44,28 @@ def prove(
     It runs for real, in forked processes that end for real at every boundary, on copies of the
     databases; then the job is delivered again, and `world` compared with what one clean run leaves.
     `world` takes `Table`, `Downstream`, anything with `snapshot()`, and functions. With
-    `max_faults=1` no schedule has two faults. `schedule` is a word of an earlier report: only that
-    one is played, with its output shown. Instead of an app and a kind, a plain function: it is
-    called with `payload`, or without it if that is None.
+    `max_faults=1` no schedule has two faults; with `by_line=True` every line of yours is a boundary
+    too. A call to another machine is refused, unless its host is in `allow_hosts`. `schedule` is a
+    word of an earlier report: only that one is played, with its output shown. Instead of an app and
+    a kind, a plain function: it is called with `payload`, or without it if that is None.
     """
+    if not hasattr(os, "fork"):
+        raise InvalidInput("a proof needs os.fork, which this system has not: use Linux or macOS")
     if isinstance(budget_seconds, bool) or not budget_seconds > 0:
         raise InvalidInput(f"budget_seconds is {budget_seconds!r}; expected a number above 0")
     if max_faults not in (1, 2):
         raise InvalidInput(f"max_faults is {max_faults!r}; expected 1 or 2")
     with as_app(app, kind) as (real, name):
         wanted = None if schedule is None else parse(schedule)
-        stage = Stage(real, name, payload, world, shows_output=wanted is not None)
+        stage = Stage(
+            real,
+            name,
+            payload,
+            world,
+            shows_output=wanted is not None,
+            by_line=by_line,
+            allow_hosts=allow_hosts,
+        )
         deadline = time.monotonic() + budget_seconds
         try:
             return _Proof(stage, name, deadline, progress).run(wanted, pairs=max_faults > 1)
@@ -86,7 +101,12 @@ class _Proof:
         report.boundaries = [each for child in first.deliveries for each in child.boundaries]
         report.before = stage.before
         self._notice(first)
-        if differences(stage.before, first.world) == []:
+        changed = [each.label for each in differences(stage.before, first.world)]
+        if changed and changed != [CHILDREN] and not any(map(_has_effect, report.boundaries)):
+            report.unobserved.append(
+                f"{', '.join(changed)} changed, and nothing that was seen can have changed it"
+            )
+        if not changed:
             report.unobserved.append(
                 "the clean run changed nothing in world=, so nothing could be seen to be lost or "
                 "doubled: give the tables and services that the handler writes to"
@@ -109,7 +129,7 @@ class _Proof:
                     continue
                 table = note.text.rpartition(".")[2].lower()
                 if note.what == "unobserved" and note.text not in report.unobserved:
-                    if custom and note.text.startswith("POST"):
+                    if custom and note.more == [BY_HTTP]:  # a snapshot may look there
                         continue
                     report.unobserved.append(note.text)
                 elif (
@@ -241,6 +261,10 @@ def woken_in_fence(play: Play) -> str | None:
     ended = {name.removeprefix(_DONE).removesuffix(" is done") for name in before}
     taken = {each.name.removeprefix(_TAKEN) for child in successors for each in child.boundaries}
     return next((name for name in (begun - ended) & taken if name.startswith("fence ")), None)
+
+
+def _has_effect(boundary: Boundary) -> bool:
+    return boundary.channel not in ("store", "line") and not boundary.repeatable
 
 
 def _takes_fault(boundary: Boundary) -> bool:

@@ -166,14 +166,15 @@ class Report(msgspec.Struct):
                 "as at its begin: played once"
             )
         if self.left_out:
-            lines.append(f"not played for want of time: {self.left_out} schedules")
+            lines.append(f"not played for want of time: {_count(self.left_out, 'schedule')}")
         if self.held_still > 0:
             lines.append(
                 f"not paused at {self.held_still} boundaries inside a transaction that a successor "
                 "would wait for"
             )
         if self.not_reached:
-            lines.append(f"the fault did not come to its boundary in {self.not_reached} schedules")
+            told = _count(self.not_reached, "schedule")
+            lines.append(f"the fault did not come to its boundary in {told}")
         return ["\n".join(lines)] if lines else []
 
     def as_dict(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from oncely.prove.downstream import Downstream
 from oncely.prove.inherited import let_go
 from oncely.prove.redis_keys import RedisKeys
 from oncely.prove.schedule import Fault, Move, Schedule
-from oncely.prove.watch import Act, Action, Note
+from oncely.prove.watch import Act, Action, Hosts, Note
 from oncely.prove.world import Snapshot, Snapshots, Table, WorldItem, counted, labels
 from oncely.store.deliver import reclaim
 from oncely.store.postgres.engine import PostgresEngine
@@ -66,12 +66,17 @@ class Stage:
         world: Sequence[WorldItem],
         *,
         shows_output: bool = False,
+        by_line: bool = False,
+        allow_hosts: Sequence[str] = (),
     ) -> None:
         self.world = list(world)
         self.labels = labels(self.world)
         self.downstreams = [item for item in world if isinstance(item, Downstream)]
         self.ground = Ground(
-            app, frozenset(each.host for each in self.downstreams), shows_output=shows_output
+            app,
+            Hosts(frozenset(each.host for each in self.downstreams), frozenset(allow_hosts)),
+            shows_output=shows_output,
+            by_line=by_line,
         )
         self._patient = None if shows_output else _HUNG_SECONDS
         self._redis = RedisKeys()
@@ -222,7 +227,7 @@ class Stage:
         if end == "paused":
             self.let_pass(_PAUSE_SECONDS)
             return self._succeed(child, inner, deliveries)
-        elif end == "crashed" and move.fault == "late":
+        if end == "crashed" and move.fault == "late":
             self.let_pass(_LATE_SECONDS)
             for each in self.downstreams:
                 each.let_days_pass()

@@ -37,16 +37,16 @@ class Lane(msgspec.Struct, frozen=True):
 
 def lanes_of(schedule: Schedule, deliveries: list[Child]) -> list[Lane]:
     """A paused delivery that goes on is a lane of its own, after its successor."""
-    lanes: list[Lane] = []
-    resumed: list[Lane] = []
+    lanes: list[tuple[float, Lane]] = []
     for number, child in enumerate(deliveries):
         fault = schedule.moves[number].fault if number < len(schedule.moves) else None
         until = child.resumed_at
-        lanes.append(Lane(f"delivery {number + 1}", _steps(child.messages[:until], fault)))
+        steps = _steps(child.messages[:until], fault)
+        lanes.append((child.began, Lane(f"delivery {number + 1}", steps)))
         if until is not None:
             rest = _steps(child.messages[until:], None)
-            resumed.append(Lane(f"delivery {number + 1} goes on", rest))
-    return [*lanes, *resumed]
+            lanes.append((child.went_on, Lane(f"delivery {number + 1} goes on", rest)))
+    return [lane for _, lane in sorted(lanes, key=lambda each: each[0])]
 
 
 def _steps(messages: list[Boundary | Note], fault: Fault | None) -> list[Step]:

@@ -23,7 +23,7 @@ import msgspec
 CRASHED: Final = 86
 REFUSED: Final = 87
 IMPORTS: Final = 88
-Channel = Literal["store", "sqlite", "postgres", "http", "redis", "file", "process"]
+Channel = Literal["store", "sqlite", "postgres", "http", "redis", "file", "process", "line"]
 Action = Literal["crash", "pause", "raise", "refuse", "lose", "timeout"]
 _HERE: Final = str(Path(__file__).parents[1]) + os.sep
 _NOT_THE_USERS: Final = tuple(
@@ -61,6 +61,17 @@ class Boundary(msgspec.Struct, frozen=True):
     """Whether what comes next is undone by a crash: a statement in a transaction."""
 
 
+class Hosts(msgspec.Struct, frozen=True):
+    """Who may be called: whoever is on this machine, or is allowed. The world's own are judged."""
+
+    judged: frozenset[str]
+    allowed: frozenset[str]
+
+    def may_be_called(self, host: str) -> bool:
+        on_this_machine = host in ("localhost", "::1") or host.startswith("127.")
+        return on_this_machine or host in self.allowed
+
+
 class Note(msgspec.Struct, frozen=True):
     """Told beside the boundaries: what happened to one, or what could not be seen."""
 
@@ -86,10 +97,10 @@ def knowing() -> Iterator[None]:
 
 
 class Watch:
-    def __init__(self, line: int, act: Act | None, judged_hosts: frozenset[str]) -> None:
+    def __init__(self, line: int, act: Act | None, hosts: Hosts) -> None:
         self._line = line
         self._act = act
-        self.judged_hosts = judged_hosts
+        self.hosts = hosts
         self._lock = threading.RLock()
         self._count = 0
         self._inside = threading.local()
@@ -179,11 +190,14 @@ class Watch:
 def users_line(frame: FrameType | None) -> str | None:
     """The innermost line that is neither ours nor a library's."""
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((_HERE, "<", *_NOT_THE_USERS)):
-            return f"{file}:{frame.f_lineno}"
+        if is_the_users(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return None
+
+
+def is_the_users(file: str) -> bool:
+    return not file.startswith((_HERE, "<", *_NOT_THE_USERS))
 
 
 def read_message(line: bytes) -> Message:

@@ -46,6 +46,8 @@ class Settlement(msgspec.Struct, frozen=True):
     """The effects that the job is held for."""
     maybe_written: bool = False
     """Its handler may have completed the job itself, in a transaction."""
+    written: bool = False
+    """It has, and knows it."""
     repeats: list[str] = []
     """The effects that it found done, and did not do again."""
 
@@ -99,12 +101,12 @@ def settle(settlements: Sequence[Settlement], *, again: bool = False) -> Plan[li
     An execution whose lease ran out may still end its job if nobody else has claimed it since.
     `again` says that these were sent before and the answer was lost: what is there is accepted.
     """
-    accepted: set[tuple[str, int]] = set()
+    accepted = {(s.id, s.epoch) for s in settlements if s.written}
 
     def refused() -> list[Settlement]:
         return [s for s in settlements if (s.id, s.epoch) not in accepted]
 
-    if asked := [s for s in settlements if again or s.maybe_written]:
+    if asked := [s for s in refused() if again or s.maybe_written]:
         accepted.update((yield document("settled", asked)))
     if waiting := refused():
         accepted.update((yield document("settle", waiting)))

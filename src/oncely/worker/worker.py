@@ -402,7 +402,10 @@ class Worker:
         unless its transaction was rolled back."""
         repeats = list(context.effects.repeats) if context.has_effects else []
         told = msgspec.structs.replace(
-            settlement, maybe_written=context.may_be_completed, repeats=repeats
+            settlement,
+            maybe_written=context.may_be_completed,
+            written=context.is_completed,
+            repeats=repeats,
         )
         self._ends.add(claimed, told, 0.0)
 

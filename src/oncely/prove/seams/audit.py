@@ -25,6 +25,12 @@ def install(watch: Watch, copies: Copies) -> None:
         elif event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
             address = args[1] if len(args) > 1 else None
             if address is not None and not _of_http() and users_line(sys._getframe(1)) is not None:
+                if isinstance(address, tuple) and not watch.hosts.may_be_called(str(address[0])):
+                    watch.refuse(
+                        f"the handler connects to {_address(address)}, which is not on this "
+                        "machine: what it does there would be done for real, many times. Let it "
+                        "connect to a stand-in, or name the host in allow_hosts=[…]"
+                    )
                 watch.note(
                     "unobserved",
                     f"a connection to {_address(address)} through no library that is known here",

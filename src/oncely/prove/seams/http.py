@@ -14,6 +14,7 @@ from typing import Any, Final
 from oncely.prove.copies import Copies
 from oncely.prove.watch import Action, Watch, knowing
 
+BY_HTTP: Final = "http"
 FAULT_HEADER: Final = "Oncely-Prove-Fault"
 _READS: Final = ("GET", "HEAD", "OPTIONS")
 
@@ -28,13 +29,20 @@ def install(watch: Watch, _: Copies) -> None:
 
 
 def _meet(watch: Watch, method: str, host: str, path: str) -> Action | None:
-    judged = host in watch.judged_hosts
+    judged = host in watch.hosts.judged
     reading = method.upper() in _READS
     if not judged and not reading:
+        if not watch.hosts.may_be_called(host.rpartition(":")[0].strip("[]")):
+            watch.refuse(
+                f"the handler sends {method} to {host}, which is not on this machine: it would be "
+                "done there for real, many times. Let it send to a Downstream, or name the host in "
+                "allow_hosts=[…]"
+            )
         watch.note(
             "unobserved",
             f"{method} http://{host}{path}: its other side is not in world=, so what it did there "
             "was not compared",
+            [BY_HTTP],
         )
     return watch.pass_by("http", f"{method} http://{host}{path}", judged=judged, repeatable=reading)
 

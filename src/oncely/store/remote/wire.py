@@ -21,7 +21,7 @@ from msgspec import NODEFAULT, UNSET, Meta, UnsetType
 
 from oncely.model.counter import Counter
 from oncely.model.effect import ARGUMENTS_LIMIT, Source, Verb
-from oncely.model.flow import COUNT_LIMIT, RATE_LIMIT_SECONDS, Group, Queue
+from oncely.model.flow import COUNT_LIMIT, RATE_LEAST_SECONDS, RATE_LIMIT_SECONDS, Group, Queue
 from oncely.model.health import KeyHealth
 from oncely.model.keys import KEY_LIMIT
 from oncely.model.outcome import ERROR_LIMIT
@@ -251,7 +251,7 @@ class EffectTold(Told, frozen=True):
 
 class RateSent(Asked, frozen=True):
     count: Annotated[int, Meta(ge=1, le=COUNT_LIMIT)]
-    seconds: Annotated[float, Meta(gt=0, le=RATE_LIMIT_SECONDS)]
+    seconds: Annotated[float, Meta(ge=RATE_LEAST_SECONDS, le=RATE_LIMIT_SECONDS)]
 
 
 class RetrySent(Asked, frozen=True):

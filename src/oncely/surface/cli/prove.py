@@ -33,6 +33,9 @@ def prove(
         Parameter(metavar="MODULE:NAME", help="The whole world, as prove(world=…) takes it."),
     ] = None,
     budget: Annotated[float, Parameter(metavar="S", help="So many seconds at most.")] = 60.0,
+    by_line: Annotated[
+        bool, Parameter(negative="", help="Every line of yours is a boundary too.")
+    ] = False,
     schedule: Annotated[
         str | None,
         Parameter(metavar="WORD", help="Only this one, as a report names it: crash@5."),
@@ -58,6 +61,7 @@ def prove(
         tables=table or [],
         world=world,
         budget_seconds=budget,
+        by_line=by_line,
         schedule=schedule,
         html=html,
         url=options.url,

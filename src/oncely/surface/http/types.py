@@ -19,6 +19,7 @@ from oncely.model.draft import (
     TAG_LIMIT,
     TIMEOUT_LIMIT_SECONDS,
 )
+from oncely.model.flow import COUNT_LIMIT, RATE_LEAST_SECONDS, RATE_LIMIT_SECONDS
 from oncely.model.keys import KEY_LIMIT
 from oncely.model.transition import State
 
@@ -202,7 +203,12 @@ class JobsQuery(Body):
 
 ErrorPart = Annotated[
     str,
-    Meta(description="A part of the error's type and message", max_length=1_000),
+    # PostgreSQL has no texts with a zero character, not even to compare with.
+    Meta(
+        description="A part of the error's type and message",
+        max_length=1_000,
+        pattern=r"^[^\x00]*$",
+    ),
 ]
 
 
@@ -272,8 +278,8 @@ class Backoff(Body):
 class RateBody(Body):
     """So many executions begin in so many seconds."""
 
-    count: Annotated[int, described("", minimum=1, maximum=1_000_000)]
-    seconds: Annotated[float, described("", exclusiveMinimum=0, maximum=604_800)]
+    count: Annotated[int, described("", minimum=1, maximum=COUNT_LIMIT)]
+    seconds: Annotated[float, described("", minimum=RATE_LEAST_SECONDS, maximum=RATE_LIMIT_SECONDS)]
 
 
 class PushBody(Body):
@@ -297,7 +303,7 @@ class QueuePolicy(Body):
     backoff: Backoff | UnsetType | None = UNSET
     ack_timeout: Timeout | UnsetType | None = UNSET
     concurrency: (
-        Annotated[int, described("So many run at once", minimum=1, maximum=1_000_000)]
+        Annotated[int, described("So many run at once", minimum=1, maximum=COUNT_LIMIT)]
         | UnsetType
         | None
     ) = UNSET

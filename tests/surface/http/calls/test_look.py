@@ -96,6 +96,10 @@ def test_what_cannot_be_asked_is_told(client: Client) -> None:
     ):
         refused = client.get(f"/v1/jobs?{query}")
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request"), query
+    refused = client.get("/v1/dlq?error=a%00b")
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+    refused = client.post("/v1/dlq/replay", json={"error": "a\0b"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
 
 
 def test_no_such_job(client: Client) -> None:

@@ -40,6 +40,7 @@ def test_a_bad_policy_changes_nothing(client: Client, app: Oncely) -> None:
         {"maxAttempts": 0},
         {"concurrency": 0},
         {"concurrency": 5, "rate": {"count": 0, "seconds": 1}},
+        {"concurrency": 5, "rate": {"count": 1, "seconds": 5e-324}},
         {"concurrency": 5, "backoff": {"type": "linear"}},
         {"concurrency": 5, "backoff": {"base": -1}},
         {"requireKey": None},
