@@ -486,6 +486,17 @@ class Stale(Exception):
     """A bug cannot be planted, or its tests are not there: this file must follow the source."""
 
 
+def spoiled(bug: Bug, folder: Path = ROOT) -> dict[str, str]:
+    """The files that the bug changes, as they are with it."""
+    texts: dict[str, str] = {}
+    for edit in bug.edits:
+        text = texts.get(edit.file) or (folder / "src/oncely" / edit.file).read_text()
+        if edit.old not in text:
+            raise Stale(f"{bug.name}: {edit.file} does not say {edit.old!r} any more")
+        texts[edit.file] = text.replace(edit.old, edit.new)
+    return texts
+
+
 class Copy:
     """The source and the tests in a folder of their own, to be spoiled."""
 
@@ -498,12 +509,8 @@ class Copy:
         shutil.copy(ROOT / "pyproject.toml", folder)
 
     def plant(self, bug: Bug) -> None:
-        for edit in bug.edits:
-            path = self.folder / "src/oncely" / edit.file
-            text = path.read_text()
-            if edit.old not in text:
-                raise Stale(f"{bug.name}: {edit.file} does not say {edit.old!r} any more")
-            path.write_text(text.replace(edit.old, edit.new))
+        for file, text in spoiled(bug, self.folder).items():
+            (self.folder / "src/oncely" / file).write_text(text)
 
     def red(self, tests: Iterable[str]) -> set[str]:
         """The tests that do not pass, with their parameters, of those that are named."""

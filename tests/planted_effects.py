@@ -80,12 +80,24 @@ EFFECT_BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "an effect is begun without the fence, on postgres",
-        (Edit("store/postgres/effect_begin.sql", POSTGRES_HELD, ANYBODY),),
+        (
+            Edit(
+                "store/postgres/effect_begin.sql",
+                "    join member m on m.id = i.id and m.epoch = i.epoch and m.nonce = i.nonce\n",
+                "",
+            ),
+        ),
         (f"{EFFECTS}test_a_late_execution_may_not_begin_an_effect",),
     ),
     Bug(
         "an effect is begun without the fence, on sqlite",
-        (Edit("store/sqlite/effect_begin.sql", SQLITE_HELD, "(:nonce is not null)"),),
+        (
+            Edit(
+                "store/sqlite/effect_begin.sql",
+                ") as held,",
+                ") or true as held,",
+            ),
+        ),
         (f"{EFFECTS}test_a_late_execution_may_not_begin_an_effect",),
     ),
     on_postgres(
@@ -127,11 +139,11 @@ EFFECT_BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "store/effects.py",
-                '    """Record that it happened, in a transaction;',
-                '    [(held, *_)] = yield Statement("effect_look", effect.params(*_FENCED))\n'
-                "    if not held:\n"
-                "        raise LeaseLost(effect.id, effect.fence.epoch)\n"
-                '    """Record that it happened, in a transaction;',
+                "    records = [one.record() for one in known]\n",
+                "    records = [one.record() for one in known]\n"
+                '    for row in (yield document("effect_look", records)):\n'
+                "        if not row[3]:\n"
+                "            raise LeaseLost(row[0], row[2])\n",
             ),
         ),
         (f"{EFFECTS}test_evidence_of_a_late_execution_counts",),
@@ -141,8 +153,8 @@ EFFECT_BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "store/effects.py",
-                "    if not held:\n        yield from go_on(effect.id)\n",
-                "",
+                "            yield from go_on(job_id)\n",
+                "            pass\n",
             ),
         ),
         (f"{ZOMBIES}test_evidence_and_hold_in_either_order",),

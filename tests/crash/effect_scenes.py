@@ -20,7 +20,7 @@ import psycopg
 
 from oncely import Context, Oncely, Retry
 from oncely.store.caller import Caller
-from oncely.store.plan import Statement
+from oncely.store.plan import Statement, Together
 from tests.crash.other_side import look, post
 
 ENDED = 9
@@ -209,10 +209,13 @@ def _watch(app: Oncely) -> None:
 
 
 def _around(statement: Statement, ask: Callable[[], Any]) -> Any:
-    if not statement.name.startswith(_OF_DELIVERY):
+    names = [statement.name]
+    if isinstance(statement, Together):
+        names = [part.name for part in statement.parts]
+    if not any(name.startswith(_OF_DELIVERY) for name in names):
         return ask()
     _in_run.counts = True
-    _here.pass_by(f"before {statement.name}")
+    _here.pass_by(f"before {'+'.join(names)}")
     rows = ask()
-    _here.pass_by(f"after {statement.name}")
+    _here.pass_by(f"after {'+'.join(names)}")
     return rows

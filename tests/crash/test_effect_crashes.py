@@ -159,6 +159,9 @@ def test_ended_at_every_boundary_a_fence_happens_at_most_once_and_is_held(
     print(f"N={len(names)} boundaries of {kind}, held at {[names[n] for n in held]}")
 
 
+ENDED_BY = "after effect_done+effect_look"
+
+
 def in_doubt_between(names: list[str]) -> list[int]:
     """After the commit of an intent, up to the commit of what ends it."""
     inside: list[int] = []
@@ -168,7 +171,7 @@ def in_doubt_between(names: list[str]) -> list[int]:
             last = name
         if name == "after commit" and last == "after effect_begin":
             begun = True
-        if name == "after commit" and last in ("after effect_look", "after effect_clear"):
+        if name == "after commit" and last in (ENDED_BY, "after effect_clear"):
             begun = False
         if begun:
             inside.append(number)

@@ -13,6 +13,7 @@ from oncely.store.deliver import reclaim
 from tests.crash.effect_scenes import ENDED
 from tests.crash.example_scenes import EXAMPLES, NAMES, deliver, load, make_app
 from tests.crash.fleet import start
+from tests.crash.load import TORTURE
 from tests.engine.steps import Backdoor, engine_of, let_days_pass
 
 PATIENCE_SECONDS = 60
@@ -111,7 +112,9 @@ def test_an_example_ended_at_every_boundary_leaves_the_same_world(stage: Stage) 
     assert stage.ended()
     assert wanted
     held = 0
-    for end_at, name in enumerate(names):
+    # The boundaries are those of the verbs, which test_effect_crashes.py ends at on both engines.
+    every = 1 if TORTURE > 1 or engine_of(stage.app) == "sqlite" else 3
+    for end_at, name in [*enumerate(names)][::every]:
         stage.begin()
         assert stage.world() != wanted
         assert stage.deliver(end_at) is None

@@ -80,12 +80,12 @@ def test_ended_at_every_boundary(place: str, world: Path, verb: str) -> None:
 @pytest.mark.parametrize("verb", ["step", "fence", "verified"])
 def test_ended_twice(url: str, world: Path, verb: str) -> None:
     """First with the intent written, or with the effect done; then anywhere, or under less
-    torture at every third boundary."""
+    torture at every fifth boundary."""
     with Ledger(url) as ledger:
         ledger.migrate()
     pairs = 0
     for first in (2, 3):
-        for second in itertools.count(step=1 if TORTURE > 1 else 3):
+        for second in itertools.count(step=1 if TORTURE > 1 else 5):
             assert crash(url, verb, world, first)
             if not crash(url, verb, world, second):
                 break

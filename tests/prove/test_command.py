@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.surface.command import Command
+from tests.surface.conftest import oncely
 
-pytest_plugins = ["tests.surface.conftest"]
+__all__ = ["oncely"]  # a fixture
 
 SHOP = """
 import sqlite3

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import sqlalchemy
 
-from oncely import Context, Oncely, Retry
+from oncely import Context, Defer, Oncely, Retry
 from oncely.model.errors import InvalidInput
 from oncely.prove import Report, Table, prove
 from oncely.prove.world import WorldItem
@@ -88,6 +88,18 @@ def test_another_machine_is_not_called(bench: Bench, by_library: bool) -> None:
 
     with pytest.raises(InvalidInput, match="which is not on this machine"):
         bench.prove(send)
+
+
+def test_faults_in_later_deliveries_are_not_claimed(bench: Bench) -> None:
+    def later(ctx: Context) -> None:
+        if not bench.count("select count(*) from notes"):
+            bench.write("insert into notes values ('seen')")
+            raise Defer(30)
+        bench.write("update accounts set cents = cents - 1")
+
+    report = bench.prove(later)
+    assert not report.ok
+    assert "the clean run took 2 deliveries" in str(report)
 
 
 def test_a_process_is_named(bench: Bench) -> None:

@@ -146,6 +146,22 @@ def test_what_is_in_doubt_as_declared_is_sound(shop: Shop, kind: str) -> None:
         assert "woke up after verify had been asked" in str(report)
 
 
+def test_a_doubt_does_not_hide_what_is_beside_it(shop: Shop) -> None:
+    """The job is held, and when it goes on, the call before the fence is made once more."""
+
+    @shop.app.job("beside", retry=AT_ONCE)
+    def beside(ctx: Context, who: str) -> None:
+        post(shop.bank.url, who)
+        ctx.fence("mail", post, shop.mail.url, who)
+
+    learned = prove(shop.app, "beside", "ann", world=[shop.bank, shop.mail], schedule="crash@0")
+    [_, mail] = [each.number for each in learned.boundaries if each.channel == "http"]
+    inside = f"crash@{mail}"
+    report = prove(shop.app, "beside", "ann", world=[shop.bank, shop.mail], schedule=inside)
+    assert [each.verdict for each in report.violations] == ["doubled"]
+    assert report.held == 0
+
+
 def test_a_step_without_a_key_is_repeated(shop: Shop) -> None:
     report = shop.prove("unkeyed")
     assert report.verdict == "doubled"

@@ -6,7 +6,6 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, Final
 
 from oncely.model.errors import InvalidInput
@@ -98,7 +97,12 @@ class _Proof:
         first = stage.play(Schedule())
         _refuse_unfinished(first)
         report.wanted = first.world
-        report.boundaries = [each for child in first.deliveries for each in child.boundaries]
+        report.boundaries = first.deliveries[0].boundaries
+        if len(first.deliveries) > 1:
+            report.unobserved.append(
+                f"the clean run took {len(first.deliveries)} deliveries, and faults are played in "
+                "the first only"
+            )
         report.before = stage.before
         self._notice(first)
         changed = [each.label for each in differences(stage.before, first.world)]
@@ -206,7 +210,7 @@ class _Proof:
         report.played.append(schedule)
         if not play.reached:
             report.not_reached += 1
-        verdict = self._judge(play)
+        verdict, play = self._judge(play)
         if verdict == "doubled" and (name := woken_in_fence(play)):
             verdict = "held"
             report.woken.append(name)
@@ -219,25 +223,35 @@ class _Proof:
             after = play.deliveries[1:2]
             self._seen_after[schedule] = after[0].boundaries if after else []
 
-    def _judge(self, play: Play) -> Verdict:
-        if play.hung or play.job.state in ("failed", "cancelled", "running", "pending"):
-            return "stuck"
-        compare = partial(judge, self._report.before, self._report.wanted)
-        if play.job.state != "in_doubt":
-            return "stuck" if play.job.state == "scheduled" else compare(play.world)
-        if compare(play.world) == "doubled":
-            return "doubled"
-        # Held for a person: sound if a true answer leads to what one run would have left.
-        verdicts = []
+    def _judge(self, play: Play) -> tuple[Verdict, Play]:
+        """And the play that shows it."""
+        state = play.job.state
+        if state == "in_doubt" and not play.hung:
+            return self._judge_held(play)
+        if play.hung or state != "completed":
+            return "stuck", play
+        return self._compare(play), play
+
+    def _judge_held(self, play: Play) -> tuple[Verdict, Play]:
+        """Held for a person: sound if a true answer leads to what one run would have left."""
+        if self._compare(play) == "doubled":
+            return "doubled", play
+        answered = []
         for happened in (True, False):
             went_on = self._stage.play(play.schedule, happened=happened)
-            if went_on.job.state != "completed":
-                verdicts.append("stuck")
-            elif (verdict := compare(went_on.world)) == "sound":
-                return "held"
-            else:
-                verdicts.append(verdict)
-        return verdicts[0]  # type: ignore[return-value]
+            verdict = self._compare(went_on) if went_on.job.state == "completed" else "stuck"
+            if verdict == "sound":
+                return "held", play
+            answered.append((verdict, went_on))
+        # One of the answers was true: the one after which less is wrong.
+        return min(answered, key=lambda each: self._wrong(each[1]))
+
+    def _compare(self, play: Play) -> Verdict:
+        return judge(self._report.before, self._report.wanted, play.world)
+
+    def _wrong(self, play: Play) -> int:
+        found = differences(self._report.wanted, play.world)
+        return sum(len(each.missing) + len(each.extra) for each in found)
 
 
 def unlike(boundaries: Sequence[Boundary]) -> list[Boundary]:

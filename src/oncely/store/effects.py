@@ -16,7 +16,7 @@ from oncely.model.errors import (
     StoreUnavailable,
 )
 from oncely.store.claim import Fence
-from oncely.store.plan import Plan, Row, Statement, document
+from oncely.store.plan import Plan, Statement, Together, document
 
 _ROUNDS = 10
 Place = tuple[str, str, int]
@@ -138,22 +138,19 @@ def done_all(known: Sequence[Evidence]) -> Plan[list[Recorded]]:
     """Record that they happened, in a transaction; what is recorded, which may be what another
     execution knew. Evidence counts, whoever brings it: also from one that lost its lease, and then
     a job that is held for it goes on."""
-    answers = _recorded((yield document("effect_done", [one.record() for one in known])))
-    # Somebody wrote the same while this waited for it: what that was only a new look can see.
-    behind = [one for one in known if answers[one.effect.place].entry.state != "done"]
-    if behind:
-        answers |= _recorded((yield document("effect_look", [one.record() for one in behind])))
+    records = [one.record() for one in known]
+    # Looked at by a statement of its own: the first one may have waited for somebody who ended the
+    # lease, or wrote the same, and cannot see that.
+    parts = [document("effect_done", records), document("effect_look", records)]
+    _, (rows,) = yield Together(parts=parts)
+    answers = {
+        (id, name, epoch): Recorded(Entry(*row), bool(held))
+        for id, name, epoch, held, _, *row in rows
+    }
     for (job_id, _, _), recorded in answers.items():
         if not recorded.held:
             yield from go_on(job_id)
     return [answers[evidence.effect.place] for evidence in known]
-
-
-def _recorded(rows: Sequence[Row]) -> dict[Place, Recorded]:
-    return {
-        (id, name, epoch): Recorded(Entry(*row), bool(held))
-        for id, name, epoch, held, _, *row in rows
-    }
 
 
 def done(effect: Effect, source: Source, result: str | None) -> Plan[Recorded]:
