@@ -6,6 +6,7 @@ import pytest
 
 from oncely import Oncely
 from tests.cluster import Cluster
+from tests.spares import Spares
 
 
 @pytest.fixture(scope="session")
@@ -16,24 +17,23 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def migrated(cluster: Cluster) -> str:
-    """The name of a database that has our tables, to be copied: far quicker than making them."""
-    name = f"migrated_{uuid4().hex}"
-    with Oncely(cluster.create_database(name)) as app:
-        app.migrate()
-    return name
+def spares(cluster: Cluster) -> Spares:
+    return Spares(cluster)
 
 
 @pytest.fixture
 def postgres_url(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of a database of this test's own: empty, or for `app`, which migrates it in any
     case, with the tables in it."""
-    name = f"test_{uuid4().hex}"
     if "app" in request.fixturenames:
-        yield cluster.create_database(name, request.getfixturevalue("migrated"))
+        spares: Spares = request.getfixturevalue("spares")
+        name = spares.take()
+        yield cluster.url(name)
+        spares.give_back(name)
     else:
+        name = f"test_{uuid4().hex}"
         yield cluster.create_database(name)
-    cluster.drop_later(name)
+        cluster.drop_later(name)
 
 
 @pytest.fixture

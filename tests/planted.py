@@ -477,7 +477,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "a worker does not wait for a store that is down",
         (Edit("worker/line.py", "if not self.patient:", "if self.patient:"),),
-        (f"{STOPS}test_workers_live_through_10_immediate_stops_of_the_server",),
+        (f"{STOPS}test_workers_live_through_immediate_stops_of_the_server",),
     ),
 )
 

@@ -21,8 +21,6 @@ NAMES = (
     "settle without the epoch, on sqlite",
     "settle by job id, on postgres",
     "a defer counts as an attempt",
-    "a retry frees the unique key, on sqlite",
-    "the worker's clock says when a lease runs out",
 )
 QUICK = [bug for bug in BUGS if bug.name in NAMES]
 HARMLESS = Edit("store/deliver.py", '"""Plans of delivery', '"""The plans of delivery')

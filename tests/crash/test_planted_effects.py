@@ -9,7 +9,6 @@ from tests.planted_effects import EFFECT_BUGS
 NAMES = (
     "the outcome is recorded before the effect",
     "a time-out deletes the intent",
-    "skipped is taken for done",
 )
 QUICK = [bug for bug in EFFECT_BUGS if bug.name in NAMES]
 pytestmark = pytest.mark.timeout(300)

@@ -18,7 +18,7 @@ from tests.crash.load import times
 from tests.crash.persistent import Publishers
 from tests.crash.workers import run_worker
 
-STOPS = times(10)
+STOPS = times(5)
 WORKERS = 4
 LEASE_SECONDS = 1.0
 
@@ -54,7 +54,7 @@ def completed_since(url: str, epoch: int) -> bool:
     return newest_epoch(url) > epoch
 
 
-def test_workers_live_through_10_immediate_stops_of_the_server(own: Cluster) -> None:
+def test_workers_live_through_immediate_stops_of_the_server(own: Cluster) -> None:
     url = own.create_database("stopped")
     with Oncely(url) as app:
         app.migrate()
