@@ -30,7 +30,7 @@ demo: $(RUNTIME) ## see it work
 	@$(BIN)/oncely demo
 
 test: lint ## lint, then every test
-	$(BIN)/pytest -n 2 $(ARGS)
+	$(BIN)/pytest -n 3 $(ARGS)
 
 # What takes too long for every run: kills and stops in larger numbers, and all planted bugs.
 TIMES ?= 5
