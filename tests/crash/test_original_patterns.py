@@ -21,6 +21,7 @@ import pytest
 from oncely import Oncely
 from oncely.store.deliver import reclaim
 from tests.crash.fleet import start
+from tests.crash.load import TORTURE
 from tests.crash.original_scenes import (
     AT_ONCE,
     COLUMNS,
@@ -226,7 +227,8 @@ class Stage:
             )
 
 
-@pytest.fixture(params=RECIPES)
+# The prover finds every cell of the table in every run (tests/prove); here it is done by hand.
+@pytest.fixture(params=RECIPES if TORTURE > 1 else [*RECIPES][::3])
 def stage(
     request: pytest.FixtureRequest, tmp_path: Path, service: OtherSide, redis: str
 ) -> Iterator[Stage]:

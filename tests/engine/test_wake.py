@@ -247,7 +247,9 @@ class TestNotify(Postgres):
         ear = app._engine.listen([ANY_QUEUE], told.append)
         until(ear.rest)
         with closing(Backdoor(app)) as door:
-            until(lambda: door.sql("select oncely.wake('default')") == [(False,)])
+            deadline = time.monotonic() + LIMIT_SECONDS
+            while door.sql("select oncely.wake('default')") == [(True,)]:
+                assert time.monotonic() < deadline, "it listens to all of them"
             assert len(told) > 10
             until(lambda: ear.covered)
             assert door.sql("select oncely.wake('default')") == [(True,)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, Unpack
 
 from oncely.flow.execute import Middleware
 from oncely.model.retry import Retry
 from oncely.surface.base import Base
-from oncely.worker.loop import loop_factory
+from oncely.worker.loop import run_alone
 from oncely.worker.push import Pusher, PusherOptions
 from oncely.worker.worker import Gear, Worker, WorkerOptions
 
@@ -82,8 +81,7 @@ class Running(Base):
 
     def drain(self, *, queues: Sequence[str] | None = None) -> int:
         """Run all that is due, in this process, and return how many executions there were."""
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(self.adrain(queues=queues))
+        return run_alone(self.adrain(queues=queues))
 
     async def adrain(self, *, queues: Sequence[str] | None = None) -> int:
         return await self.worker(queues=queues).drain()

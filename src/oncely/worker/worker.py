@@ -39,7 +39,7 @@ from oncely.worker.care import ALONE_SECONDS, Care
 from oncely.worker.ends import Ends
 from oncely.worker.exchange import Exchange, Lost
 from oncely.worker.line import Line
-from oncely.worker.loop import loop_factory
+from oncely.worker.loop import run_alone
 from oncely.worker.pace import HAND_SECONDS, LINGER_SECONDS, Pace
 from oncely.worker.schedule import keep_schedules
 from oncely.worker.signals import told_to_stop
@@ -129,8 +129,7 @@ class Worker:
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT; a second signal hands everything back at once."""
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(self.arun())
+        run_alone(self.arun())
 
     async def arun(self) -> None:
         with told_to_stop(self.stop):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _UNUSED_SECONDS: Final = 60.0
-_NEWS_PER_SECOND: Final = 20.0
+_NEWS_PER_SECOND: Final = 200.0
 """Commits that notify go one after another, each with its own sync to disk."""
 
 
