@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, ClassVar, Final, TypedDict, TypeVar
+from typing import Any, ClassVar, Final, TypedDict
 
 import msgspec
 
@@ -47,7 +47,6 @@ from oncely.worker.sleep import FIRST_POLL_SECONDS, Sleep
 from oncely.worker.told import Told
 from oncely.worker.upkeep import forget, keep_counters, keep_tidy, recover
 
-T = TypeVar("T")
 MAX_RESULT_BYTES: Final = 1024 * 1024
 DEFAULT_RETRY: Final = Retry()
 _NO_HANDLER_SECONDS: Final = 30.0
