@@ -1,6 +1,15 @@
 select j.id::text from oncely.lease l, unnest(l.ids) m (id)
 join oncely.job j on j.id = m.id
-where (cast(:kind as text) is null or j.kind = cast(:kind as text))
+where j.id < cast(:before as uuid) and j.id >= cast(:lowest as uuid)
+    and (cast(:kind as text) is null or j.kind = cast(:kind as text))
     and (cast(:queue as text) is null or j.queue = cast(:queue as text))
-    and j.id < cast(:before as uuid)
+    and (cast(:group_key as text) is null or j.group_key = cast(:group_key as text))
+    and (
+        cast(:key as text) is null
+        or j.idempotency_key = cast(:key as text) or j.unique_key = cast(:key as text)
+    )
+    and (
+        cast(:tag as text) is null
+        or exists (select from json_array_elements_text(j.tags) t where t = cast(:tag as text))
+    )
 order by j.id desc limit :limit

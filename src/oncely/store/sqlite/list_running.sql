@@ -1,6 +1,9 @@
 select j.id from oncely_lease l, json_each(l.ids) m
 join oncely_job j on j.id = m.value
-where (:kind is null or j.kind = :kind)
+where j.id < :before and j.id >= :lowest
+    and (:kind is null or j.kind = :kind)
     and (:queue is null or j.queue = :queue)
-    and j.id < :before
+    and (:group_key is null or j.group_key = :group_key)
+    and (:key is null or j.idempotency_key = :key or j.unique_key = :key)
+    and (:tag is null or exists (select 1 from json_each(j.tags) t where t.value = :tag))
 order by j.id desc limit :limit

@@ -1,0 +1,19 @@
+-- Where much waits: by how each job stands, from the newest on.
+select j.id::text from oncely.job j
+cross join lateral (
+    select from oncely.standing s
+    where s.job_id = j.id and s.state = cast(:state as text) offset 0
+) s
+where j.id < cast(:before as uuid) and j.id >= cast(:lowest as uuid)
+    and (cast(:kind as text) is null or j.kind = cast(:kind as text))
+    and (cast(:queue as text) is null or j.queue = cast(:queue as text))
+    and (cast(:group_key as text) is null or j.group_key = cast(:group_key as text))
+    and (
+        cast(:key as text) is null
+        or j.idempotency_key = cast(:key as text) or j.unique_key = cast(:key as text)
+    )
+    and (
+        cast(:tag as text) is null
+        or exists (select from json_array_elements_text(j.tags) t where t = cast(:tag as text))
+    )
+order by j.id desc limit :limit
