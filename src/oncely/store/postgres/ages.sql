@@ -1,13 +1,18 @@
--- How long the oldest job that is due waits, per queue, of the first that the index has.
-with recursive waiting (name) as (
-    select min(r.queue) from oncely.ready r
+-- How long the oldest job that is due waits, per queue: the first of each lane, found by one step in
+-- the index each. There may be as many lanes as tenants, so only the first ones are looked at.
+with recursive lane (queue, priority, name, due_at) as (
+    (
+        select r.queue, r.priority, r.lane, r.due_at from oncely.ready r
+        order by r.queue, r.priority, r.lane, r.due_at limit 1
+    )
     union all
-    select (select min(r.queue) from oncely.ready r where r.queue > waiting.name)
-    from waiting where waiting.name is not null
+    select n.queue, n.priority, n.lane, n.due_at
+    from lane l cross join lateral (
+        select r.queue, r.priority, r.lane, r.due_at from oncely.ready r
+        where (r.queue, r.priority, r.lane) > (l.queue, l.priority, l.name)
+        order by r.queue, r.priority, r.lane, r.due_at limit 1
+    ) n
 )
-select w.name, greatest(0, (extract(epoch from clock_timestamp() - (
-    select min(x.due_at) from (
-        select r.due_at from oncely.ready r where r.queue = w.name limit :count_limit
-    ) x
-)) * 1000000)::bigint)
-from waiting w where w.name is not null
+select x.queue, greatest(0, (extract(epoch from clock_timestamp() - min(x.due_at)) * 1000000)::bigint)
+from (select l.queue, l.due_at from lane l limit :lane_limit) x
+group by x.queue

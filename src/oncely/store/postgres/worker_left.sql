@@ -1,0 +1,1 @@
+delete from oncely.worker where name = :name

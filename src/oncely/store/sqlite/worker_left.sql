@@ -1,0 +1,1 @@
+delete from oncely_worker where name = :name

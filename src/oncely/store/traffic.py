@@ -1,0 +1,65 @@
+"""Plans of the traffic: what was counted and how long it took, step by step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from oncely.model.counter import Name
+from oncely.model.traffic import KEEP_SECONDS, STEPS, Counted, Last, Measure, Taken, Traffic
+from oncely.store.look import moment
+from oncely.store.plan import Plan, Statement, document
+
+_BUCKETS: Final = msgspec.json.Decoder(dict[int, int])
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """How long executions took that have ended lately. The field names are those of the document
+    that the store's statement unpacks."""
+
+    measure: Measure
+    queue: str
+    kind: str
+    buckets: dict[int, int]
+
+
+def add(samples: Sequence[Sample]) -> Plan[None]:
+    """Those of one place are added up first: one statement of PostgreSQL changes a row once."""
+    found: dict[tuple[Measure, str, str], Counter[int]] = {}
+    for each in samples:
+        found.setdefault((each.measure, each.queue, each.kind), Counter()).update(each.buckets)
+    told = [Sample(*place, took) for place, took in found.items() if took]
+    if told:
+        yield document("latency_add", told)
+
+
+def traffic(last: Last) -> Plan[Traffic]:
+    seconds, steps = STEPS[last]
+    [(since,)] = yield Statement("traffic_since", {"seconds": seconds, "steps": steps})
+    span = {"seconds": seconds, "since": since}
+    counted: dict[tuple[Name, str, str], Counted] = {}
+    for at, name, kind, label, n in (yield Statement("traffic", span)):
+        one = counted.get((name, kind, label))
+        if one is None:
+            one = counted[name, kind, label] = Counted(name, kind, label, [0] * steps)
+        # The clock of a caller may be ahead of the step that is under way.
+        one.values[min((at - since) // seconds, steps - 1)] += n
+    taken: dict[tuple[Measure, str, str], Taken] = {}
+    for at, measure, queue, kind, found in (yield Statement("latency", span)):
+        took = taken.setdefault((measure, queue, kind), Taken(measure, queue, kind, {}))
+        took.steps[min((at - since) // seconds, steps - 1)] = _BUCKETS.decode(found)
+    return Traffic(
+        since=moment(since * 1_000_000),
+        seconds=seconds,
+        steps=steps,
+        counted=[counted[place] for place in sorted(counted)],
+        taken=[taken[place] for place in sorted(taken)],
+    )
+
+
+def prune() -> Plan[None]:
+    for seconds, keep_seconds in KEEP_SECONDS.items():
+        yield Statement("prune_traffic", {"seconds": seconds, "keep_seconds": keep_seconds})
