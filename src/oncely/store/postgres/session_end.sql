@@ -1,0 +1,1 @@
+delete from oncely.session where id = :id

@@ -1,0 +1,1 @@
+update oncely.session set seen_at = clock_timestamp() where id = :id

@@ -1,0 +1,1 @@
+delete from oncely_session where id = :id
