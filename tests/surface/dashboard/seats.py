@@ -1,0 +1,151 @@
+"""Somebody at the dashboard, in a real browser."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page
+
+from oncely import Oncely
+from oncely.surface.dashboard.pages import PAGES
+from tests.surface.dashboard.shop import HACKED, PASSWORD, Shop, fill
+from tests.surface.http.server import in_thread
+
+PATIENCE_MS = 20_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server over a store with something on every page."""
+
+    app: Oncely
+    url: str
+    shop: Shop
+
+    def pages(self) -> list[str]:
+        """Of every page that the site has, the path, and of a job's page one for each state that
+        looks different."""
+        paths: list[str] = []
+        for page in PAGES:
+            if page.method != "GET":
+                continue
+            filled = page.path.replace("{queue}", "payments")
+            if filled == "/jobs/{id}":
+                ids = (self.shop.completed, self.shop.failed, self.shop.in_doubt)
+                paths += [filled.replace("{id}", id) for id in ids]
+            else:
+                paths.append(filled.replace("{id}", self.shop.failed))
+        paths.append(f"/dead/replay?job={self.shop.failed}")
+        unfilled = [path for path in paths if "{" in path]
+        assert unfilled == [], "the walk has to know what to fill in"
+        return paths
+
+
+@contextmanager
+def serving(url: str) -> Iterator[Place]:
+    before = os.environ.get("ONCELY_PUSH_ALLOW")
+    os.environ["ONCELY_PUSH_ALLOW"] = "127.0.0.0/8"
+    try:
+        with Oncely(url) as app:
+            app.migrate()
+            shop = fill(app)
+            with in_thread(app) as address:
+                yield Place(app, f"{address}/dashboard", shop)
+    finally:
+        if before is None:
+            del os.environ["ONCELY_PUSH_ALLOW"]
+        else:
+            os.environ["ONCELY_PUSH_ALLOW"] = before
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What goes wrong in the browser is kept in `wrong`."""
+
+    place: Place
+    context: BrowserContext
+    page: Page
+    wrong: list[str]
+
+    def go(self, path: str) -> int:
+        answer = self.page.goto(self.place.url + path)
+        assert answer is not None
+        return answer.status
+
+    def fill(self, **fields: str) -> None:
+        for name, value in fields.items():
+            self.page.fill(f"main [name={name}]:visible", value)
+
+    def press(self, label: str, within: str = "main") -> None:
+        """A button, and the page after it."""
+        button = self.page.locator(f"{within} >> button", has_text=re.compile(f"^{label}$"))
+        with self.page.expect_navigation():
+            button.first.click()
+
+    def says(self, text: str) -> None:
+        said = self.page.locator(".said").all_inner_texts()
+        assert any(text in each for each in said), (text, said, self.page.url)
+
+    def was_refused(self, text: str) -> None:
+        """It says so, and the browser, which complains of the status, was right."""
+        self.says(text)
+        assert all("status of 4" in each for each in self.wrong), self.wrong
+        self.wrong.clear()
+
+
+@contextmanager
+def seat(place: Place, browser: Browser, **options: Any) -> Iterator[Seat]:
+    """With nothing wrong at the end: no error in the console, no probe that came alive."""
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "console",
+        lambda said: wrong.append(f"{said.text} at {page.url}") if said.type == "error" else None,
+    )
+
+    def asked(dialog: Dialog) -> None:
+        """Only what a page of ours asks before it changes something."""
+        if dialog.type != "confirm":
+            wrong.append(dialog.message)
+        dialog.accept()
+
+    page.on("dialog", asked)
+    try:
+        yield Seat(place, context, page, wrong)
+        if page.url != "about:blank":
+            assert not page.evaluate(HACKED), "a probe came alive"
+        assert wrong == [], wrong
+    finally:
+        context.close()
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What the parts of the test share: one browser, and an operator who has signed in."""
+
+    place: Place
+    browser: Browser
+    signed_in: Any
+
+    def seat(self, **options: Any) -> Any:
+        return seat(self.place, self.browser, storage_state=self.signed_in, **options)
+
+
+def sign_in(place: Place, browser: Browser) -> Visit:
+    """As a person would, with a slip."""
+    with seat(place, browser) as one:
+        one.go("/queues")
+        assert "/sign-in" in one.page.url
+        one.fill(name="ada", password="not that one at all")
+        one.press("Sign in")
+        one.was_refused("The name or the password is wrong.")
+        one.fill(password=PASSWORD)
+        one.press("Sign in")
+        assert one.page.url == f"{place.url}/queues"
+        return Visit(place, browser, one.context.storage_state())
