@@ -39,7 +39,7 @@ class FastApiDriver(Driver):
         bodies = [json.dumps({"kind": "noop", "payload": n}).encode() for n in range(jobs)]
         command = [sys.executable, sys.argv[0], "work", "--url", self.url, "--mode", str(port)]
         with serving(command, port, dict(os.environ)):
-            seconds = asyncio.run(load(f"http://127.0.0.1:{port}/v1/queues/bench/jobs", bodies))
+            seconds = load(f"http://127.0.0.1:{port}/v1/queues/bench/jobs", bodies)
         stored = asyncio.run(self._execute("select count(*) from job"))
         if stored != jobs:
             raise WrongCountError(f"{stored} of {jobs} jobs are in the store")

@@ -34,7 +34,7 @@ class HttpDriver(Driver):
         port = free_port()
         bodies = [json.dumps({"kind": "noop", "payload": n}).encode() for n in range(jobs)]
         with serving(self._command(port), port, self._env()):
-            seconds = asyncio.run(load(f"http://127.0.0.1:{port}/v1/queues/{QUEUE}/jobs", bodies))
+            seconds = load(f"http://127.0.0.1:{port}/v1/queues/{QUEUE}/jobs", bodies)
         stored = store.unsettled()
         if stored != jobs:
             raise WrongCountError(f"{stored} of {jobs} jobs are in the store")
@@ -45,7 +45,7 @@ class HttpDriver(Driver):
         bodies = [json.dumps({"kind": "noop", "payload": n}).encode() for n in range(jobs)]
         command = [sys.executable, sys.argv[0], "work", "--url", str(port), "--mode", "bare"]
         with serving(command, port, dict(os.environ)):
-            seconds = asyncio.run(load(f"http://127.0.0.1:{port}/v1/queues/{QUEUE}/jobs", bodies))
+            seconds = load(f"http://127.0.0.1:{port}/v1/queues/{QUEUE}/jobs", bodies)
         return {"rate": jobs / seconds}
 
     def push(self, jobs: int) -> dict[str, float]:

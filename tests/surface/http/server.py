@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import httpx2
 import uvicorn
@@ -60,6 +61,7 @@ def in_thread(app: Oncely, settings: Settings | None = None) -> Iterator[str]:
 class Process:
     url: str
     process: "subprocess.Popen[str]"
+    log: "IO[str]"
 
     def end(self, number: int) -> tuple[int, str]:
         """The exit code, and what was logged."""
@@ -67,28 +69,33 @@ class Process:
         return self.wait()
 
     def wait(self) -> tuple[int, str]:
-        _, log = self.process.communicate(timeout=60)
-        return self.process.returncode, log
+        self.process.communicate(timeout=60)
+        self.log.seek(0)
+        return self.process.returncode, self.log.read()
 
 
 @contextmanager
 def as_process(store: str, *options: str, port: int = 0, **env: str) -> Iterator[Process]:
-    process = subprocess.Popen(
-        [SCRIPT, "serve", "--port", str(port), "--json", "--url", store, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(**env),
-    )
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
-        if not line:
-            raise AssertionError(process.communicate(timeout=30)[1])
-        yield Process(json.loads(line)["url"], process)
-    finally:
-        process.kill()
-        process.communicate()
+    # Its log goes to a file: nobody reads it meanwhile, and a pipe that is full would stop it.
+    with TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            [SCRIPT, "serve", "--port", str(port), "--json", "--url", store, *options],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment(**env),
+        )
+        assert process.stdout is not None
+        try:
+            made = Process("", process, log)
+            line = process.stdout.readline()
+            if not line:
+                raise AssertionError(made.wait()[1])
+            made.url = json.loads(line)["url"]
+            yield made
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def raw(url: str, request: bytes, *, hold: bool = False) -> bytes:

@@ -27,18 +27,23 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     announced = header(scope, b"content-length")
     if announced and announced[0].isdigit() and int(announced[0][:18]) > limit:
         raise TooLarge
-    chunks = []
+    return await take_body(receive, limit)
+
+
+async def take_body(receive: Receive, limit: int) -> bytes:
+    chunks: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] == _DISCONNECT:
             raise Disconnected
-        chunks.append(message.get("body", b""))
-        size += len(chunks[-1])
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
         if size > limit:
             raise TooLarge
         if not message.get("more_body", False):
-            return b"".join(chunks)
+            return b"".join([*chunks, chunk]) if chunks else chunk
+        chunks.append(chunk)
 
 
 def header(scope: Scope, name: bytes) -> list[bytes]:

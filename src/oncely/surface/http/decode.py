@@ -37,6 +37,8 @@ def decode_body(data: bytes, content_type: str | None, decoder: msgspec.json.Dec
 
 
 def decode_query(query: bytes, kind: Any) -> Any:
+    if not query and kind is None:
+        return None
     try:
         pairs = parse_qsl(
             query.decode("ascii"),

@@ -71,7 +71,10 @@ class Call(Generic[B, Q]):
     @property
     def caller(self) -> str:
         """Who says so, where that is kept."""
-        return "http" if self.token is None else f"token:{self.token.name or self.token.token_id}"
+        if self.token is None:
+            return "http"
+        name = "" if self.token.name is None else f"{self.token.name[:100].rstrip()} "
+        return f"token:{name}({self.token.token_id})"
 
     def enter(self, queue: str) -> None:
         """Refuse what the token may not touch, whether there is such a queue or not."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import secrets
 import time
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
+from random import getrandbits
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -17,19 +17,22 @@ import msgspec
 from oncely.model.draft import check_name
 from oncely.model.errors import OncelyError
 from oncely.model.token import Token
-from oncely.surface.asgi.exchange import Disconnected, TooLarge, read_body
+from oncely.surface.acting import acting
+from oncely.surface.asgi.exchange import Disconnected, TooLarge, take_body
 from oncely.surface.asgi.types import Receive, Scope, Send
 from oncely.surface.base import is_job_id
 from oncely.surface.http import problem
 from oncely.surface.http.decode import decode_body, decode_query
+from oncely.surface.http.direct import answered, is_whole
 from oncely.surface.http.endpoint import Answer, Call, Endpoint, absent
+from oncely.surface.http.paths import Paths
 from oncely.surface.http.problem import Refused
-from oncely.surface.http.service import Service
+from oncely.surface.http.service import Service, Settings
 
 _access: Final = logging.getLogger("oncely.access")
 _errors: Final = logging.getLogger("oncely.http")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
-_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
+_CONTROL: Final = re.compile(rb"[^\t -~\x80-\xff]")
 _BODY_SECONDS: Final = 60.0
 _DRAIN_SECONDS: Final = 1.0
 _HEADERS_LIMIT_BYTES: Final = 32 * 1024
@@ -46,11 +49,12 @@ _SINGLE: Final = frozenset(
         "x-request-id",
     }
 )
+_ALWAYS_SENT: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _encoder: Final = msgspec.json.Encoder()
 
 
 class Gate:
-    """All calls of one path; Starlette hands it every request for that path."""
+    """All calls of one path."""
 
     def __init__(self, service: Service, endpoints: Iterable[Endpoint]) -> None:
         self._service = service
@@ -62,56 +66,60 @@ class Gate:
         }
         self._allow = ", ".join(sorted(self._endpoints))
 
-    async def __call__(self, scope: Scope, receive: Receive, _: Send) -> None:
-        exchange = scope["oncely.exchange"]
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        endpoint = self._endpoints.get(method)
+    async def take(
+        self, exchange: Exchange, scope: Scope, receive: Receive, path: Mapping[str, str]
+    ) -> None:
+        method = scope["method"]
+        endpoint = self._endpoints.get("GET" if method == "HEAD" else method)
         if endpoint is None:
             raise Refused(
                 "method_not_allowed",
-                f"This path has {self._allow}, and no {scope['method']}."
-                if scope["method"].isalpha()
+                f"This path has {self._allow}, and no {method}."
+                if method.isalpha()
                 else f"This path has {self._allow}.",
                 headers={"allow": self._allow},
             )
-        call = await self._call(endpoint, scope, receive, exchange)
-        answer = await endpoint.act(call)
-        await exchange.answer(endpoint, answer)
-
-    async def _call(
-        self, endpoint: Endpoint, scope: Scope, receive: Receive, exchange: Exchange
-    ) -> Call[Any, Any]:
         headers = exchange.headers
         token = None
         if endpoint.scope is not None:
             token = exchange.token = await self._service.admit(headers.get("authorization"))
             self._service.spend(token)
-            _refuse_foreign(endpoint, token, headers)
+            _refuse_foreign(endpoint, token, headers, self._service.settings)
         call: Call[Any, Any] = Call(
-            self._service,
-            path=scope["path_params"],
-            headers=headers,
-            token=token,
-            receive=receive,
+            self._service, path=path, headers=headers, token=token, receive=receive
         )
-        if "queue" in call.path:
-            call.enter(check_name(call.path["queue"], "queue"))
-        if "id" in call.path and not is_job_id(call.path["id"]):
+        if "queue" in path:
+            call.enter(check_name(path["queue"], "queue"))
+        if "id" in path and not is_job_id(path["id"]):
             raise absent()
         call.query = decode_query(scope["query_string"], endpoint.query)
-        call.body = await self._body(endpoint, scope, receive, headers)
-        return call
+        data = await self._body(endpoint, receive, headers)
+        decoder = self._decoders.get(endpoint.method)
+        call.body = (
+            None if decoder is None else decode_body(data, headers.get("content-type"), decoder)
+        )
+        if endpoint.scope == "publish":
+            answer = await endpoint.act(call)
+        else:
+            with acting(call.caller):  # the trail keeps who changed what, and no enqueue
+                answer = await endpoint.act(call)
+        await exchange.answer(endpoint, answer)
 
     async def _body(
-        self, endpoint: Endpoint, scope: Scope, receive: Receive, headers: Mapping[str, str]
-    ) -> Any:
+        self, endpoint: Endpoint, receive: Receive, headers: Mapping[str, str]
+    ) -> bytes:
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise Refused("unsupported_media_type", "Send the body as it is, not compressed.")
         settings = self._service.settings
         limit = settings.max_batch_bytes if endpoint.large else settings.max_body_bytes
+        announced = headers.get("content-length", "")
         try:
+            if announced.isdecimal() and int(announced[:18]) > limit:
+                raise TooLarge
+            if is_whole(receive):
+                return await take_body(receive, limit)
             async with asyncio.timeout(_BODY_SECONDS):
-                data = await read_body(scope, receive, limit)
+                return await take_body(receive, limit)
         except TimeoutError:
             raise Refused(
                 "body_too_slow",
@@ -125,10 +133,6 @@ class Gate:
                 f"The body of this call may have {limit:,} bytes.",
                 headers={"connection": "close"},
             ) from None
-        decoder = self._decoders.get(endpoint.method)
-        if decoder is not None:
-            return decode_body(data, headers.get("content-type"), decoder)
-        return None
 
 
 async def _drain(receive: Receive) -> None:
@@ -142,7 +146,9 @@ async def _drain(receive: Receive) -> None:
         pass
 
 
-def _refuse_foreign(endpoint: Endpoint, token: Token | None, headers: Mapping[str, str]) -> None:
+def _refuse_foreign(
+    endpoint: Endpoint, token: Token | None, headers: Mapping[str, str], settings: Settings
+) -> None:
     if token is not None:
         if endpoint.scope is not None and not token.may(endpoint.scope):
             raise Refused(
@@ -152,17 +158,22 @@ def _refuse_foreign(endpoint: Endpoint, token: Token | None, headers: Mapping[st
             )
         return
     # Nobody needs a key here, so a page in somebody's browser must not be able to ask. A name in
-    # Host can be the page's own, led here by its name server; an address cannot.
+    # Host can be the page's own, led here by its name server; an address cannot. Then the request
+    # looks like that of any client: a browser says nothing of the page to a plain http address.
     origin, host = headers.get("origin"), headers.get("host", "")
     site = headers.get("sec-fetch-site")
-    if origin is None and site is None:
-        return
     foreign = origin is not None and origin.partition("://")[2] != host
-    if foreign or site == "cross-site" or not _is_address(host):
-        raise Refused("cross_site", "A server without tokens takes no requests of other sites.")
+    browsed = origin is not None or site is not None
+    named = not is_address(host) and (browsed or not settings.open_to_everyone)
+    if foreign or site == "cross-site" or named:
+        raise Refused(
+            "cross_site",
+            "A server without tokens takes no requests of other sites, and is asked for by its "
+            "address, not by a name: `oncely token create` makes a token.",
+        )
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or bool(ip_address(name))
@@ -180,11 +191,19 @@ class Exchange:
         self.token: Token | None = None
         self.status: int | None = None
         self.headers: dict[str, str] = {}
-        self.request_id = f"req_{secrets.token_hex(12)}"
+        self._request_id: str | None = None
+
+    @property
+    def request_id(self) -> str:
+        """The client's own, or one of ours."""
+        if self._request_id is None:
+            self._request_id = f"req_{getrandbits(96):024x}"
+        return self._request_id
 
     def take_headers(self) -> None:
         size = 0
-        for raw_name, raw_value in self._scope["headers"]:
+        given, taken = self._scope["headers"], self.headers
+        for raw_name, raw_value in given:
             size += len(raw_name) + len(raw_value)
             if len(raw_value) > _HEADER_LIMIT_BYTES or size > _HEADERS_LIMIT_BYTES:
                 raise Refused(
@@ -192,36 +211,42 @@ class Exchange:
                     f"One header may have {_HEADER_LIMIT_BYTES:,} bytes, all together "
                     f"{_HEADERS_LIMIT_BYTES:,}.",
                 )
-            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-            if name in self.headers and name in _SINGLE:
+            name = raw_name.decode("latin-1").lower()
+            if name in taken and name in _SINGLE:
                 raise Refused("invalid_header", f"The header {name} is given twice.")
-            if not _VALUE.fullmatch(value):
-                raise Refused("invalid_header", f"The header {name} has a control character.")
-            self.headers[name] = value
-        asked = self.headers.get("x-request-id")
+            taken[name] = raw_value.decode("latin-1")
+        if _CONTROL.search(b"".join([value for _, value in given])):
+            name = next(name for name, value in given if _CONTROL.search(value)).decode("latin-1")
+            raise Refused("invalid_header", f"The header {name} has a control character.")
+        asked = taken.get("x-request-id")
         if asked is not None and _REQUEST_ID.fullmatch(asked):
-            self.request_id = asked
+            self._request_id = asked
 
     async def answer(self, endpoint: Endpoint, answer: Answer) -> None:
         value = answer.value
         body = value if isinstance(value, bytes) else _encoder.encode(value)
-        await self._put(answer.status, endpoint.media_type, body, answer.headers)
+        sent = self._headers(answer.status, endpoint.media_type, body, answer.headers)
+        if not answered(self._send, answer.status, sent, body):
+            await self._put(answer.status, sent, body)
 
     async def refuse(self, refused: Refused) -> None:
-        await self._put(refused.status, problem.MEDIA_TYPE, refused.body(), refused.headers)
+        body = refused.body()
+        sent = self._headers(refused.status, problem.MEDIA_TYPE, body, refused.headers)
+        await self._put(refused.status, sent, body)
 
-    async def _put(
+    def _headers(
         self, status: int, media_type: str, body: bytes, headers: Mapping[str, str]
-    ) -> None:
+    ) -> list[tuple[bytes, bytes]]:
         self.status = status
-        sent = [
+        return [
             (b"content-type", media_type.encode()),
             (b"content-length", b"%d" % len(body)),
-            (b"cache-control", b"no-store"),
-            (b"x-content-type-options", b"nosniff"),
+            *_ALWAYS_SENT,
             (b"x-request-id", self.request_id.encode()),
             *((name.encode(), value.encode("latin-1")) for name, value in headers.items()),
         ]
+
+    async def _put(self, status: int, sent: list[tuple[bytes, bytes]], body: bytes) -> None:
         await self._send({"type": "http.response.start", "status": status, "headers": sent})
         await self._send({"type": "http.response.body", "body": body})
 
@@ -245,10 +270,12 @@ class Exchange:
 
 
 class Front:
-    """Around the router: whatever happens inside, there is one answer, with a request id."""
+    """Around the gates, and the router for all other paths: whatever happens inside, there is one
+    answer, with a request id."""
 
-    def __init__(self, router: Any) -> None:
+    def __init__(self, router: Any, gates: Paths[Gate]) -> None:
         self._router = router
+        self._gates = gates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -257,7 +284,12 @@ class Front:
         exchange = Exchange(scope, send)
         try:
             exchange.take_headers()
-            await self._router({**scope, "oncely.exchange": exchange}, receive, send)
+            found = self._gates.find(_path(scope))
+            if found is None:
+                await self._router({**scope, "oncely.exchange": exchange}, receive, send)
+            else:
+                gate, path = found
+                await gate.take(exchange, scope, receive, path)
         except Disconnected:
             pass
         except Refused as refused:
@@ -281,3 +313,10 @@ class Front:
                 f"Something went wrong here; the log has it under {exchange.request_id}.",
             )
         await exchange.refuse(refused)
+
+
+def _path(scope: Scope) -> str:
+    """Below where the app is mounted."""
+    path: str = scope["path"]
+    root = scope.get("root_path", "")
+    return path.removeprefix(root) if root and path.startswith(f"{root}/") else path

@@ -17,7 +17,7 @@ from oncely.model.job import NewJob, Receipt
 from oncely.model.request import parse_key
 from oncely.surface.http.decode import told
 from oncely.surface.http.endpoint import Answer, Call, Endpoint
-from oncely.surface.http.problem import Detail, Refused
+from oncely.surface.http.problem import Detail, Refused, named
 from oncely.surface.http.types import BATCH_LIMIT, Batch, Publish, Published, PublishedBatch
 
 _REPLAYED: Final = {"idempotent-replayed": "true"}
@@ -26,9 +26,14 @@ _item: Final = msgspec.json.Decoder(Publish)
 
 async def publish(call: Call[Publish, None]) -> Answer:
     new = _new_job(call, call.body, _agreed_key(call))
-    await _insist_on_keys(call, [new])
-    with carrying(call.headers.get("traceparent")):
-        receipt = await call.app.aenqueue(new.kind, new.payload, **_options(new))
+    if new.idempotency_key is None and await call.service.requires_key(call.path["queue"]):
+        raise _key_missing([])
+    traceparent = call.headers.get("traceparent")
+    if traceparent is None:
+        receipt = await call.app._enqueuer.aone(new, None)
+    else:
+        with carrying(traceparent):
+            receipt = await call.app._enqueuer.aone(new, None)
     answer = await _published(call, new, receipt)
     if answer.deduplicated:
         return Answer(answer, 200, _REPLAYED)
@@ -89,14 +94,8 @@ def _new_job(call: Call[Any, None], body: Publish, key: str | None) -> NewJob:
         group_key=body.group_key,
         max_attempts=body.max_attempts,
         timeout=body.timeout,
-        tags=body.tags,
+        tags=body.tags or (),
     )
-
-
-def _options(new: NewJob) -> Any:
-    fields = msgspec.structs.asdict(new)
-    del fields["kind"], fields["payload"]
-    return fields
 
 
 def _agreed_key(call: Call[Publish, None]) -> str | None:
@@ -119,12 +118,16 @@ async def _insist_on_keys(call: Call[Any, None], new: list[NewJob]) -> None:
     without = [index for index, each in enumerate(new) if each.idempotency_key is None]
     if not without or not await call.service.requires_key(call.path["queue"]):
         return
+    raise _key_missing(without if len(new) > 1 else [])
+
+
+def _key_missing(places: list[int]) -> Refused:
     message = "this queue takes only jobs with an idempotency key"
-    raise Refused(
+    return Refused(
         "idempotency_key_missing",
         f"{message[0].upper()}{message[1:]}: send one that is the same whenever you repeat the "
         "request, and another for every other one.",
-        errors=[Detail(message, index=index) for index in without] if len(new) > 1 else [],
+        errors=[Detail(message, index=index) for index in places],
     )
 
 
@@ -163,8 +166,8 @@ def _which(new: list[NewJob], error: InvalidInput) -> Refused:
     head, _, rest = str(error).partition(": ")
     number = head.removeprefix("item ")
     if len(new) > 1 and head != number and number.isdigit():
-        return _wrong([Detail(rest, index=int(number))])
-    return _wrong([Detail(str(error), index=0)])
+        return _wrong([Detail(named(rest), index=int(number))])
+    return _wrong([Detail(named(str(error)), index=0)])
 
 
 def _conflict(new: list[NewJob], error: KeyConflict) -> Refused:
@@ -195,7 +198,7 @@ ENDPOINTS: Final = (
             "Location": "Where the job can be looked at",
         },
         problems=(*_PROBLEMS, "idempotency_key_differs"),
-        links={"job": "look_at_job"},
+        links={"job": "look_at_job", "cancel": "cancel_job"},
     ),
     Endpoint(
         "POST",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from oncely.model.errors import InvalidInput
 from oncely.surface.http.server import over
 from oncely.surface.http.service import Service
+from oncely.worker.loop import run_alone
 from oncely.worker.signals import told_to_stop
 
 _HEAD_LIMIT_BYTES: Final = 64 * 1024
@@ -108,4 +108,4 @@ async def serve(service: Service, listening: socket.socket, *, grace_seconds: fl
 
 
 def run(service: Service, listening: socket.socket, *, grace_seconds: float) -> None:
-    asyncio.run(serve(service, listening, grace_seconds=grace_seconds))
+    run_alone(serve(service, listening, grace_seconds=grace_seconds))

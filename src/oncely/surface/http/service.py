@@ -17,14 +17,13 @@ from oncely.store import limits, tokens
 from oncely.store.engine import Access
 from oncely.store.plan import Plan
 from oncely.surface.app import Oncely
+from oncely.surface.http.known import Known
 from oncely.surface.http.problem import Refused
+from oncely.surface.http.witness import Witness
 
 T = TypeVar("T")
-_FRESH_SECONDS: Final = 1.0
-"""So long what is known of a token is believed: a revoked one is refused after that everywhere."""
 _PUSHER_PAUSE_SECONDS: Final = 1.0
 _log: Final = logging.getLogger("oncely.http")
-_KNOWN_LIMIT: Final = 10_000
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +31,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_batch_bytes: int = 16 * 1024 * 1024
     requests_per_second: float = 10_000.0
     """Of one key, in one process; as many may come at once."""
+    open_to_everyone: bool = False
+    """It may be asked for by a name also while no key is needed."""
+    redact: tuple[str, ...] = ()
+    """Fields that the dashboard never shows, beside the usual ones."""
 
 
 class Service:
@@ -39,10 +42,11 @@ class Service:
         self.app = app
         self.settings = settings
         self.stopping = asyncio.Event()
-        self._known: dict[str, tuple[float, Kept]] = {}
+        self._tokens: Known[Kept | None] = Known(self._find)
+        self._strict: Known[bool] = Known(self._requires_key)
+        self._shut: Known[bool] = Known(self._any_token)
+        self.witness = Witness(self)
         self._pushing: asyncio.Task[None] | None = None
-        self._strict: dict[str, tuple[float, bool]] = {}
-        self._closed_at = 0.0
         self._closed = False
         self._buckets: dict[str, tuple[float, float]] = {}
 
@@ -50,10 +54,10 @@ class Service:
         """Who asks. None on a store that never had a token: then it is open."""
         key = _bearer(authorization)
         token_id = None if key is None else id_of(key)
-        kept = None if token_id is None else await self._find(token_id)
+        kept = None if token_id is None else await self._tokens.get(token_id)
         if key is not None and kept is not None and kept.token.valid and kept.opens_with(key):
             return kept.token
-        if not await self._is_closed():
+        if not await self.is_closed():
             return None
         raise Refused(
             "unauthenticated",
@@ -79,17 +83,11 @@ class Service:
 
     async def requires_key(self, queue: str) -> bool:
         """Whether the queue takes only jobs with an idempotency key."""
-        known = self._strict.get(queue)
-        if known is None or time.monotonic() >= known[0]:
-            strict = await self.ask(lambda _: limits.requires_key(queue))
-            if len(self._strict) >= _KNOWN_LIMIT:
-                self._strict.clear()
-            known = self._strict[queue] = (time.monotonic() + _FRESH_SECONDS, strict)
-        return known[1]
+        return await self._strict.get(queue)
 
     def forget_queue(self, queue: str) -> None:
         """Its policy was changed here."""
-        self._strict.pop(queue, None)
+        self._strict.forget(queue)
 
     async def check(self) -> None:
         """An error unless the store answers, with the schema of this version."""
@@ -99,11 +97,12 @@ class Service:
     async def running(self) -> AsyncIterator[None]:
         """What goes on beside the requests: jobs are pushed, and the store is kept in order."""
         self._pushing = asyncio.create_task(self._push())
+        witnessing = asyncio.create_task(self.witness.keep())
         try:
             yield
         finally:
             self.stopping.set()
-            await asyncio.gather(self._pushing, return_exceptions=True)
+            await asyncio.gather(self._pushing, witnessing, return_exceptions=True)
 
     def stop(self) -> None:
         """Whoever waits ends its wait, and nothing is begun; again: nothing is waited for."""
@@ -131,23 +130,18 @@ class Service:
         return await aside(self.app._executor, self.app._engine.run, make, access)
 
     async def _find(self, token_id: str) -> Kept | None:
-        known = self._known.get(token_id)
-        if known is not None and time.monotonic() < known[0]:
-            return known[1]
-        kept = await self.ask(lambda _: tokens.find(token_id))
-        # Nothing is kept of ids that do not exist: anybody could send any number of them.
-        if kept is None:
-            self._known.pop(token_id, None)
-        else:
-            if len(self._known) >= _KNOWN_LIMIT:
-                self._known.clear()
-            self._known[token_id] = (time.monotonic() + _FRESH_SECONDS, kept)
-        return kept
+        return await self.ask(lambda _: tokens.find(token_id))
 
-    async def _is_closed(self) -> bool:
-        if not self._closed and time.monotonic() >= self._closed_at:
-            self._closed = await self.ask(lambda _: tokens.any_token())
-            self._closed_at = time.monotonic() + _FRESH_SECONDS
+    async def _requires_key(self, queue: str) -> bool:
+        return await self.ask(lambda _: limits.requires_key(queue))
+
+    async def _any_token(self, _: str) -> bool:
+        return await self.ask(lambda _: tokens.any_token())
+
+    async def is_closed(self) -> bool:
+        """Whether the store ever had a token or a user: then nobody gets in without a key or a
+        sign-in."""
+        self._closed = self._closed or await self._shut.get("")
         return self._closed
 
 
