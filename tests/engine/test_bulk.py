@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from threading import Barrier, Thread
+from typing import Any
 
 import psycopg
 import pytest
@@ -54,6 +55,39 @@ def test_more_than_one_statements_worth_with_repeats_far_apart(app: Oncely) -> N
     receipts = app.enqueue_many(jobs)
     assert (receipts.inserted, receipts.skipped) == (12_000, 1_000)
     assert ids(receipts)[12_000:] == ids(receipts)[:1_000]
+
+
+@pytest.mark.parametrize("is_keyed", [True, False])
+def test_jobs_that_differ_only_in_payload_and_key(app: Oncely, is_keyed: bool) -> None:
+    """The short ways in: each field arrives as it was said, and a batch that is half known stores
+    the other half, once."""
+    payloads: list[Any] = [
+        "é\0\"'{}[],\\",
+        {"b": [1, {"a": None}]},
+        None,
+        1.5,
+        "a,b",
+        -(2**60),
+        [],
+        True,
+    ]
+    jobs = [
+        NewJob("k", payload, "q", priority=-7, idempotency_key=f'"{n}, é' if is_keyed else None)
+        for n, payload in enumerate(payloads)
+    ]
+    first = app.enqueue_many(jobs[:5])
+    assert first.inserted == 5
+    rest = app.enqueue_many(jobs[3:] if is_keyed else jobs[5:])
+    assert (rest.inserted, rest.skipped) == (3, 2 if is_keyed else 0)
+    made = [found(app, id) for id in [*ids(first), *ids(rest)[rest.skipped :]]]
+    assert [job.payload for job in made] == payloads
+    assert [job.idempotency_key for job in made] == [job.idempotency_key for job in jobs]
+    assert {(job.kind, job.queue, job.priority, job.state) for job in made} == {
+        ("k", "q", -7, "pending")
+    }
+    stored = counts(app)
+    assert (stored["job"], stored["ready"]) == (8, 8)
+    assert [claim_one(app, "q").job_id for _ in made] == [job.job_id for job in made]
 
 
 def test_large_payloads_in_a_batch(app: Oncely) -> None:

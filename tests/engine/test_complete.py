@@ -59,7 +59,8 @@ class Stage:
 
     def run(self) -> Job:
         receipt = self.scene.app.enqueue(self.kind)
-        asyncio.run(self.scene.app.worker(queues=[self.kind]).drain())
+        # One at a time: what the handler makes free is not taken by its own worker.
+        asyncio.run(self.scene.app.worker(queues=[self.kind], concurrency=1).drain())
         return found(self.scene.app, receipt.job_id)
 
     @property

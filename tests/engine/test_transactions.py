@@ -10,13 +10,24 @@ from typing import Any
 import psycopg
 import pytest
 
-from oncely import Context, InvalidInput, Job, LeaseLost, Oncely, Retry, StoreUnavailable
+from oncely import (
+    Context,
+    InvalidInput,
+    Job,
+    LeaseLost,
+    NewJob,
+    Oncely,
+    Retry,
+    StoreUnavailable,
+)
 from oncely.store.claim import Claimed
 from oncely.store.deliver import reclaim
+from tests.cluster import Cluster
 from tests.crash.proxy import Fault, Proxy
 from tests.engine import steps
 from tests.engine.steps import engine_of, found, sql
 from tests.engine.test_fork import fork, went_well
+from tests.spares import Spares
 
 AT_ONCE = Retry(base=0, max_attempts=3)
 Body = Callable[[Context, Any], Any]
@@ -66,7 +77,8 @@ class Stage:
 
     def run(self) -> Job:
         receipt = self.app.enqueue("k")
-        self.app.drain()
+        # One at a time: what the handler makes free is not taken by its own worker.
+        asyncio.run(self.app.worker(concurrency=1).drain())
         return found(self.app, receipt.job_id)
 
     @property
@@ -176,6 +188,79 @@ def test_a_lease_stolen_in_the_middle(postgres_url: str, form: str) -> None:
         job = stage.run()
         assert (job.state, stage.written) == ("running", [])
         assert [type(error) for error in stage.errors] == [LeaseLost]
+
+
+def test_a_lease_that_ran_out_and_nobody_else_has_taken(app: Oncely, stage: Stage) -> None:
+    """The short way of the end is refused, and the long one finds that it is still in time."""
+
+    def run_out(_: Context) -> None:
+        past = "0" if engine_of(app) == "sqlite" else "clock_timestamp()"
+        sql(app, f"update oncely.lease set expires_at = {past}")
+        assert len(app._engine.run(lambda _: reclaim(10), "transaction")) == 1
+
+    stage.handler(lambda ctx, tx: write(tx), before=run_out)
+    job = stage.run()
+    assert (job.state, stage.written, stage.errors) == ("completed", ["row"], [])
+
+
+@pytest.fixture
+def on_postgres(cluster: Cluster, spares: Spares, form: str) -> Iterator[Stage]:
+    name = spares.take()
+    with Oncely(cluster.url(name)) as app:
+        yield Stage(app, form)
+    spares.give_back(name)
+
+
+def test_what_the_commit_itself_refuses_leaves_nothing(on_postgres: Stage) -> None:
+    stage = on_postgres
+    sql(stage.app, "create table parent (id int primary key)")
+    sql(
+        stage.app,
+        "create table child (id int references parent deferrable initially deferred)",
+    )
+
+    def body(ctx: Context, tx: Any) -> Any:
+        row = 7 if ctx.attempt == 1 else None
+        return tx.execute("insert into child values (%s)", (row,))
+
+    stage.handler(body)
+    job = stage.run()
+    assert (job.state, job.attempt) == ("completed", 2)
+    assert [type(error) for error in stage.errors] == [psycopg.errors.ForeignKeyViolation]
+    assert sql(stage.app, "select id from child") == [(None,)]
+
+
+def test_a_connection_is_as_good_after_every_end(on_postgres: Stage) -> None:
+    """After a commit, a rollback, and a handler that makes the session forget all names."""
+    stage, fails = on_postgres, iter([False, True, False, False, False])
+
+    def body(ctx: Context, tx: Any) -> Any:
+        if next(fails):
+            raise ValueError("once")
+        return tx.execute("deallocate all")
+
+    stage.handler(body)
+    jobs = [stage.app.enqueue("k", n) for n in range(4)]
+    asyncio.run(stage.app.worker(concurrency=1).drain())
+    assert {found(stage.app, job.job_id).state for job in jobs} == {"completed"}
+    assert [type(error) for error in stage.errors] == [ValueError]
+
+
+def test_transactions_at_once_do_not_share_a_lease(on_postgres: Stage) -> None:
+    """They would wait for each other's commits. The worker learns it from the first ones."""
+    stage, shared = on_postgres, []
+
+    def body(ctx: Context, tx: Any) -> Any:
+        shared.append(ctx._claimed.of > 1)
+        return write(tx, ctx.job_id)
+
+    stage.handler(body)
+    count = 60
+    stage.app.enqueue_many(NewJob("k", n) for n in range(count))
+    asyncio.run(stage.app.worker(concurrency=4).drain())
+    assert len(stage.written) == count
+    assert not any(shared[-10:])
+    assert {job.state for job in stage.app.jobs()} == {"completed"}
 
 
 @pytest.mark.parametrize("verb", ["step", "fence", "transaction", "enqueue"])

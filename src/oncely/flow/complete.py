@@ -17,7 +17,7 @@ from oncely.store import deliver
 from oncely.store.caller import Caller, aborrow, borrow
 from oncely.store.claim import Claimed
 from oncely.store.engine import CommitLost, Engine
-from oncely.store.plan import Plan, arun, run
+from oncely.store.plan import Plan, Statement, arun, run
 
 MAX_RESULT_BYTES: Final = 1024 * 1024
 _TWICE: Final = "the job was completed in a transaction of this execution already"
@@ -62,7 +62,7 @@ class Completion:
         try:
             with self._span(), self._engine.transactions.sync() as tx, self._inside(tx):
                 yield tx
-                if not self._said:
+                if not self._said and not self._end_with(tx):
                     self.complete(None, tx)
         except CommitLost:
             if not self._arrived():
@@ -79,12 +79,36 @@ class Completion:
                 async with self._engine.transactions.on_loop() as tx:
                     with self._inside(tx):
                         yield tx
-                        if not self._said:
+                        if not self._said and not await self._aend_with(tx):
                             await self.acomplete(None, tx)
         except CommitLost:
             if not await aside(self._store_threads, self._arrived):
                 raise
         self.confirmed = True
+
+    def _end_with(self, tx: Any) -> bool:
+        """Complete the job and commit, in one message, if that can be done. Else the long way finds
+        out why not."""
+        last = self._last()
+        if last is None:
+            return False
+        self.begun = True
+        self.begun = self._engine.transactions.end_with(tx, self._engine.library, last)
+        return self.begun
+
+    async def _aend_with(self, tx: Any) -> bool:
+        last = self._last()
+        if last is None:
+            return False
+        self.begun = True
+        self.begun = await self._engine.transactions.aend_with(tx, self._engine.library, last)
+        return self.begun
+
+    def _last(self) -> Statement | None:
+        if self.begun:
+            return None
+        self._refuse_open()
+        return deliver.settle_last(self._claimed)
 
     def _span(self) -> Span:
         return effecting("transaction", "", self._claimed.job_id)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from time import time
-from typing import Any
+from typing import Any, Final
 
 from msgspec import UNSET
 
 from oncely.flow.aside import aside
+from oncely.flow.company import Company
 from oncely.flow.conflicts import Conflicts
 from oncely.flow.events import Events
 from oncely.flow.identity import new_job_ids
 from oncely.flow.trace import current, enqueueing
 from oncely.model.draft import Draft, draft
-from oncely.model.errors import InvalidInput, KeyConflict, KeyWarning
+from oncely.model.errors import InvalidInput, KeyConflict, KeyWarning, OncelyError
 from oncely.model.event import Event
 from oncely.model.job import NewJob, Receipt, Receipts
 from oncely.model.keys import shown, suspicion
@@ -35,7 +36,10 @@ from oncely.store.admit import (
 from oncely.store.caller import Caller, aborrow, borrow
 from oncely.store.engine import Access, Engine
 from oncely.store.gather import Gather
-from oncely.store.plan import Plan, arun, run
+from oncely.store.plan import Plan, Statement, arun, run
+
+watched: Final[ContextVar[list[str] | None]] = ContextVar("oncely_watched", default=None)
+"""In a drill: the kinds of the jobs that were put in meanwhile."""
 
 
 class Enqueuer:
@@ -55,12 +59,14 @@ class Enqueuer:
         self._events = events
         self._queue_of = queue_of
         self._max_payload_bytes = max_payload_bytes
-        self._gather: Gather[Draft, Answer] = Gather(self._admit, executor)
+        self._gather: Gather[Draft, Answer | OncelyError] = Gather(self._admit, executor)
+        self._company: Company[Draft, Answer | OncelyError] = Company(self._admit, executor)
         self._warned: set[str] = set()
         self._conflicts = Conflicts(engine, executor)
 
     def close(self) -> None:
         self._gather.close()
+        self._company.close()
 
     def one(self, new: NewJob, tx: Any) -> Receipt:
         with enqueueing(new.kind) as span:
@@ -78,10 +84,14 @@ class Enqueuer:
             if tx is not None:
                 receipts = await self._ain_callers(drafts, tx)
             else:
-                answer = await asyncio.wrap_future(self._gather.put_later(drafts[0]))
+                answer = await self._company.put(drafts[0])
                 receipts = self._told(drafts, [self._receipt(answer)])
             span.enqueued(receipts)
             return receipts[0]
+
+    def rehearse(self, new: NewJob) -> Receipt:
+        """What it would be answered. Nothing is stored."""
+        return self._engine.run(partial(_undone, self._drafts([new])), "transaction")
 
     def many(self, new: Iterable[NewJob], tx: Any) -> Receipts:
         with enqueueing() as span:
@@ -153,12 +163,15 @@ class Enqueuer:
                         stacklevel=5,
                     )
 
-    def _admit(self, drafts: Sequence[Draft]) -> list[Answer]:
+    def _admit(self, drafts: Sequence[Draft]) -> Sequence[Answer | OncelyError]:
+        """An error is what a server says of one draft alone."""
         access: Access = "transaction" if needs_transaction(drafts) else "write"
         self._conflicts.write_down()
         return self._engine.run(lambda again: admit(drafts, again=again), access)
 
-    def _receipt(self, answer: Answer) -> Receipt:
+    def _receipt(self, answer: Answer | OncelyError) -> Receipt:
+        if isinstance(answer, OncelyError):
+            raise answer
         if isinstance(answer, Conflict):
             self._conflicts.note(answer.draft.kind, in_callers=False)
             raise answer.error()
@@ -168,7 +181,8 @@ class Enqueuer:
         if not drafts:
             return []
         with self._noted(drafts, in_callers=False):
-            return self._engine.run(lambda again: admit_all(drafts, again=again), "transaction")
+            access: Access = "transaction" if needs_savepoint(drafts) else "write"
+            return self._engine.run(lambda again: admit_all(drafts, again=again), access)
 
     @contextmanager
     def _noted(self, drafts: Sequence[Draft], *, in_callers: bool) -> Iterator[None]:
@@ -208,9 +222,17 @@ class Enqueuer:
     def _told(
         self, drafts: Sequence[Draft], receipts: Sequence[Receipt], *, uncommitted: bool = False
     ) -> list[Receipt]:
+        if (kinds := watched.get()) is not None:
+            pairs = zip(drafts, receipts, strict=True)
+            kinds += [job.kind for job, receipt in pairs if receipt.inserted]
         wanted = self._events.wanted("enqueue")
         if wanted is not None:
-            events = map(partial(_event, uncommitted=uncommitted), drafts, receipts)
+            every = wanted("enqueued")
+            events = (
+                _event(job, each, uncommitted=uncommitted)
+                for job, each in zip(drafts, receipts, strict=True)
+                if every or isinstance(each, Repeat)
+            )
             self._events.tell("enqueue", (event for event in events if wanted(event.what)))
         return [one.plain() if isinstance(one, Repeat) else one for one in receipts]
 
@@ -221,6 +243,15 @@ class Enqueuer:
                 f"{self._engine.library.engine}: both must be one database"
             )
         return caller
+
+
+def _undone(drafts: Sequence[Draft], again: bool) -> Plan[Receipt]:
+    """Undone by a statement, and not by an error: an engine may commit a plan's first statement
+    with it, if it takes that for all there is."""
+    yield Statement("savepoint")
+    [receipt] = yield from admit_all(drafts, again=again)
+    yield Statement("savepoint_undo")
+    return receipt.plain() if isinstance(receipt, Repeat) else receipt
 
 
 def _event(draft: Draft, receipt: Receipt, *, uncommitted: bool) -> Event:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -15,16 +17,20 @@ from oncely.model.errors import InvalidInput
 from oncely.model.job import NewJob
 from oncely.model.keys import check_key, shown
 
+_Rest = tuple[str | None, str | None, int | None, float | None, str | None]
 MAX_ATTEMPTS: Final = 20
 PRIORITIES: Final = range(-32_768, 32_768)
 DELAY_LIMIT_SECONDS: Final = 100 * 366 * 86_400
 TIMEOUT_LIMIT_SECONDS: Final = 7 * 86_400
 TAG_LIMIT: Final = 50
+_REST: Final = attrgetter("unique_key", "group_key", "max_attempts", "timeout", "tags")
+_NOTHING_MORE: Final = (None, None, None, None, ())
+_NOTHING_SAID: Final[_Rest] = (None, None, None, None, None)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 
 
-class Draft(msgspec.Struct, frozen=True):
+class Draft(msgspec.Struct, frozen=True, gc=False):
     """The field names are those of the documents that the store's statements unpack."""
 
     id: str
@@ -62,29 +68,40 @@ def draft(
     if new.idempotency_key is not None:
         check_key(new.idempotency_key, "idempotency_key")
         fingerprint = payload.fingerprint(kind, new.payload)
+    rest: _Rest
+    if _REST(new) == _NOTHING_MORE:
+        rest = _NOTHING_SAID
+    else:
+        rest = (
+            _optional_key(new.unique_key, "unique_key"),
+            _optional_key(new.group_key, "group_key"),
+            None
+            if new.max_attempts is None
+            else _whole(new.max_attempts, "max_attempts", range(1, MAX_ATTEMPTS + 1)),
+            check_timeout(new.timeout),
+            _tags(new.tags),
+        )
     return Draft(
-        id=job_id,
-        kind=kind,
-        queue=queue,
-        payload=text,
-        priority=_whole(new.priority, "priority", PRIORITIES),
-        delay_us=_delay(new.delay),
-        run_at_us=_moment(new.run_at),
-        idempotency_key=new.idempotency_key,
-        fingerprint=fingerprint,
-        unique_key=_optional_key(new.unique_key, "unique_key"),
-        group_key=_optional_key(new.group_key, "group_key"),
-        max_attempts=None
-        if new.max_attempts is None
-        else _whole(new.max_attempts, "max_attempts", range(1, MAX_ATTEMPTS + 1)),
-        timeout_seconds=check_timeout(new.timeout),
-        tags=_tags(new.tags),
-        traceparent=traceparent,
+        job_id,
+        kind,
+        queue,
+        text,
+        _whole(new.priority, "priority", PRIORITIES),
+        0 if new.delay is None else _delay(new.delay),
+        None if new.run_at is None else _moment(new.run_at),
+        new.idempotency_key,
+        fingerprint,
+        *rest,
+        traceparent,
     )
 
 
+_is_name: Final = lru_cache(1_000)(NAME.fullmatch)
+"""The same few names come again and again."""
+
+
 def check_name(value: Any, option: str) -> str:
-    if not isinstance(value, str) or not NAME.fullmatch(value):
+    if not isinstance(value, str) or not _is_name(value):
         raise InvalidInput(
             f"{option} is {shown(value)}; expected 1 to 128 letters, digits or the characters "
             "_ . : - with a letter, digit or _ first"
@@ -97,6 +114,8 @@ def _optional_key(value: Any, option: str) -> str | None:
 
 
 def _whole(value: Any, option: str, allowed: range) -> int:
+    if type(value) is int and value in allowed:
+        return value
     if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
         raise InvalidInput(
             f"{option} is {shown(value)}; expected a whole number from {allowed[0]} "
@@ -118,8 +137,6 @@ def _seconds(value: Any, option: str, limit: int) -> float:
 
 
 def _delay(value: Any) -> int:
-    if value is None:
-        return 0
     return round(_seconds(value, "delay", DELAY_LIMIT_SECONDS) * 1_000_000)
 
 
@@ -132,9 +149,7 @@ def check_timeout(value: Any) -> float | None:
     return seconds
 
 
-def _moment(value: Any) -> int | None:
-    if value is None:
-        return None
+def _moment(value: Any) -> int:
     if not isinstance(value, datetime):
         raise InvalidInput(f"run_at is {shown(value)}; expected a datetime with a time zone")
     if value.tzinfo is None or value.utcoffset() is None:

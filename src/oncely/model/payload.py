@@ -7,6 +7,7 @@ import math
 import unicodedata
 from collections.abc import Callable
 from copy import copy
+from functools import lru_cache
 from hashlib import blake2b, sha256
 from typing import Any, Final
 
@@ -42,8 +43,9 @@ def decode(text: str) -> Any:
 
 def fingerprint(kind: str, value: Any) -> str:
     """Equal for equal content: key order, number forms and Unicode forms do not matter."""
-    digest = blake2b(_canonical([kind, _normal(value)]), digest_size=16)
-    return f"{FINGERPRINT_VERSION}:{digest.hexdigest()}"
+    # As the list of the two would be written.
+    text = f"[{_kind(kind)},{_written(_normal(value))},]"
+    return f"{FINGERPRINT_VERSION}:{blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
 def digest(value: Any) -> str:
@@ -96,9 +98,8 @@ def _too_deep() -> str:
 
 def _refuse_what_json_cannot_say(value: Any, data: bytes) -> None:
     """NaN and infinity would silently become null; the walk is only taken where it could matter."""
-    if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT and _depth(decode(data.decode())) > (
-        DEPTH_LIMIT
-    ):
+    brackets = 0 if len(data) <= DEPTH_LIMIT else data.count(b"[") + data.count(b"{")
+    if brackets > DEPTH_LIMIT and _depth(decode(data.decode())) > DEPTH_LIMIT:
         raise InvalidInput(_too_deep())
     if b"null" in data and _has_nan(msgspec.to_builtins(value, enc_hook=_hook)):
         raise InvalidInput(
@@ -216,3 +217,7 @@ def _number(value: int | float) -> str:
 def _text(value: str) -> str:
     text = value if value.isascii() else unicodedata.normalize("NFC", value)
     return f'{len(text)}"{text}'
+
+
+_kind: Final = lru_cache(1_000)(_text)
+"""The same few kinds come again and again."""

@@ -14,6 +14,7 @@ from oncely.model.errors import KeyConflict, StoreUnavailable
 from oncely.model.event import Key
 from oncely.model.job import Receipt
 from oncely.model.transition import State
+from oncely.store.alike import admitting
 from oncely.store.counters import count
 from oncely.store.plan import Plan, Statement, document
 from oncely.store.story import REPEATS
@@ -66,9 +67,12 @@ def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]
     there already under the id of its draft was inserted by us.
     """
     answers: dict[str, Answer] = {}
-    seen = _Seen()
-    for chunk in _chunks(drafts):
+    chunks = list(_chunks(drafts))
+    seen = _Seen(is_kept=len(chunks) > 1)
+    for chunk in chunks:
         yield from _admit_chunk(seen.unanswered(chunk, answers), answers, seen, again)
+        if seen.is_new:
+            continue
         if repeats := list(_repeats(chunk, answers)):
             yield document("keep_repeats", repeats, limit=REPEATS)
             yield from count(_deltas(chunk, answers))
@@ -147,10 +151,14 @@ def _admit_chunk(
             seen.inserted(waiting, dict(found), answers)
             waiting = seen.unanswered(waiting, answers)
         if waiting:
-            taken = yield document("admit", waiting)
-            seen.inserted(
-                waiting, {id: "scheduled" if later else "pending" for id, later in taken}, answers
-            )
+            taken = yield admitting(waiting, alone=seen.is_new and not seen.is_kept)
+            states: dict[str, State] = {
+                id: "scheduled" if later else "pending" for id, later in taken
+            }
+            if seen.is_new and not seen.is_kept and len(states) == len(waiting):
+                answers.update({id: Receipt(id, True, state) for id, state in states.items()})
+                return
+            seen.inserted(waiting, states, answers)
             waiting = seen.unanswered(waiting, answers)
         if waiting:
             yield from _recognise(waiting, answers, seen)
@@ -222,13 +230,18 @@ def _pick(drafts: dict[str, Draft], *names: str) -> list[dict[str, object]]:
 class _Seen:
     """What this call has learned of its own keys, so that repeats inside it cost nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_kept: bool) -> None:
+        self.is_kept = is_kept
+        """Whether there is more to come that could repeat it."""
+        self.is_new = True
+        """Nothing was learned yet."""
         self._keys: dict[tuple[str, str | None], tuple[str, str, State]] = {}
         self._holders: dict[tuple[str, str | None], tuple[str, State]] = {}
 
     def inserted(
         self, drafts: list[Draft], states: dict[str, State], answers: dict[str, Answer]
     ) -> None:
+        self.is_new = False
         for draft in drafts:
             state = states.get(draft.id)
             if state is None:
@@ -241,6 +254,8 @@ class _Seen:
                 self.holder(draft, draft.id, state)
 
     def unanswered(self, drafts: Sequence[Draft], answers: dict[str, Answer]) -> list[Draft]:
+        if self.is_new:
+            return list(drafts)
         return [d for d in drafts if d.id not in answers and not self.answer(d, answers)]
 
     def key(self, draft: Draft, job_id: str, fingerprint: str, state: State) -> None:

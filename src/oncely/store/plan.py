@@ -31,6 +31,23 @@ class Together(Statement, frozen=True):
     parts: Sequence[Statement] = ()
 
 
+class Form(msgspec.Struct, frozen=True):
+    """Another way to do what a statement does. `read` makes the rows of that statement's answer."""
+
+    statement: Statement
+    read: Callable[[list[Row]], list[Row]]
+
+
+class Quick(Statement, frozen=True):
+    """One that an engine may have a quicker form of, for what is usual, if it will do. Only for
+    connections of our own."""
+
+    quicker: Callable[[], Form | None] = lambda: None
+    whole: Callable[[], Form | None] = lambda: None
+    """A form that does all that the plan wants, and then the plan asks for nothing else; or it
+    fails and has done nothing. So it needs no transaction around it."""
+
+
 Plan = Generator[Statement, list[Row], T]
 
 
@@ -39,10 +56,10 @@ def document(name: str, records: Any, **params: Any) -> Statement:
     return Statement(name, {"doc": msgspec.json.encode(records).decode(), **params})
 
 
-def run(plan: Generator[W, Any, T], ask: Callable[[W], Any]) -> T:
-    """Give the plan what it asks for, until it returns."""
+def run(plan: Generator[W, Any, T], ask: Callable[[W], Any], first: W | None = None) -> T:
+    """Give the plan what it asks for, until it returns. `first`: what it has asked for already."""
     try:
-        wanted = next(plan)
+        wanted = next(plan) if first is None else first
         while True:
             try:
                 answer = ask(wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -14,7 +15,7 @@ from oncely.model.keys import shown
 from oncely.store import schema
 from oncely.store.engine import CLOSED, Access, Finding
 from oncely.store.listen import Ear, Listener, Tell
-from oncely.store.plan import Plan, Row, Statement, Together, run
+from oncely.store.plan import Plan, Quick, Row, Statement, Together, run
 from oncely.store.postgres.listen import PostgresSource
 from oncely.store.postgres.tidy import Tidy
 from oncely.store.postgres.transaction import PostgresTransactions
@@ -32,6 +33,7 @@ T = TypeVar("T")
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TRIES: Final = 5
 _IDLE_LIMIT: Final = 8
+_WHOLE_SECONDS: Final = 1.0
 _CLOCK_WARNING_SECONDS: Final = 2.0
 _RETRYABLE: Final = ("40001", "40P01")
 _MISSING: Final = ("42P01", "3F000")
@@ -82,6 +84,7 @@ class PostgresEngine:
         self._idle: list[psycopg.Connection[Row]] = []
         self._checked = False
         self._vetted = False
+        self._whole_after = -math.inf
         self._listener = Listener(PostgresSource(self._connect_directly, self.library))
         self.transactions = PostgresTransactions(self.url)
         self._tidy = Tidy(self._connect_directly, self.library)
@@ -113,18 +116,48 @@ class PostgresEngine:
         raise AssertionError("unreachable: the last try returns or raises")
 
     def _run_on(self, connection: psycopg.Connection[Row], plan: Plan[T], access: Access) -> T:
-        if access == "transaction":
-            with connection.transaction():
-                return run(plan, lambda statement: self._ask(connection, statement))
-        return run(plan, lambda statement: self._ask(connection, statement))
+        def ask(statement: Statement) -> list[Row]:
+            return self._ask(connection, statement)
+
+        if access != "transaction":
+            return run(plan, ask)
+        try:
+            first = next(plan)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        rows = self._ask_whole(connection, first)
+        if rows is not None:
+            answers = iter([rows])  # one, for it wants nothing else
+            return run(plan, lambda _: next(answers), first)
+        with connection.transaction():
+            return run(plan, ask, first)
+
+    def _ask_whole(
+        self, connection: psycopg.Connection[Row], statement: Statement
+    ) -> list[Row] | None:
+        """One message instead of three, where nothing is in the way. If something was, the next
+        calls are likely to meet it too."""
+        if not isinstance(statement, Quick) or time.monotonic() < self._whole_after:
+            return None
+        form = statement.whole()
+        if form is None:
+            return None
+        try:
+            return form.read(self._ask(connection, form.statement))
+        except psycopg.errors.DivisionByZero:
+            self._whole_after = time.monotonic() + _WHOLE_SECONDS
+            return None
 
     def _ask(self, connection: psycopg.Connection[Row], statement: Statement) -> list[Row]:
         if isinstance(statement, Together):
             return self._ask_together(connection, statement.parts)
+        if isinstance(statement, Quick) and (form := statement.quicker()):
+            return form.read(self._ask(connection, form.statement))
         rows: list[Row] = []
         for prepared in self.library.get(statement.name, "%({name})s"):
             cursor = connection.execute(prepared.text.encode(), statement.params)
-            if cursor.description:
+            if _has_rows(cursor):
                 rows = cursor.fetchall()
         return rows
 
@@ -132,12 +165,14 @@ class PostgresEngine:
         self, connection: psycopg.Connection[Row], parts: Sequence[Statement]
     ) -> list[Row]:
         """Outside of a transaction what a pipeline sends up to its end is one."""
+        if len(parts) == 1:  # it is that by itself
+            return [(self._ask(connection, parts[0]),)]
         cursors = []
         with connection.pipeline():
             for part in parts:
                 (prepared,) = self.library.get(part.name, "%({name})s")
                 cursors.append(connection.execute(prepared.text.encode(), part.params))
-        return [(cursor.fetchall() if cursor.description else [],) for cursor in cursors]
+        return [(cursor.fetchall() if _has_rows(cursor) else [],) for cursor in cursors]
 
     def _take(self, *, fresh: bool = False) -> psycopg.Connection[Row]:
         with self._lock:
@@ -272,6 +307,11 @@ class PostgresEngine:
         with self._lock:
             self._closed = True
         self._forget_idle()
+
+
+def _has_rows(cursor: psycopg.Cursor[Row]) -> bool:
+    """Its description says the same, and costs as much as all the rest."""
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0
 
 
 def _where(connection: psycopg.Connection[Row]) -> str:

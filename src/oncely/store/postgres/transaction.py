@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 from oncely.model.errors import StoreUnavailable
 from oncely.store.engine import CLOSED, CommitLost
+from oncely.store.plan import Statement
+from oncely.store.sql import Library, Prepared
 
 try:
     import psycopg
@@ -41,13 +43,20 @@ class PostgresTransactions:
         connection = self._take(self._idle)
         if connection is None:
             with _unreachable():
-                connection = psycopg.connect(self._url, **_OPTIONS)
-        done = False
+                connection = _handler().JobConnection.connect(self._url, **_OPTIONS)
+                connection.meet()
         try:
-            with _commit_lost(connection, lambda: done), connection.transaction():
-                yield connection
-                _refuse_aborted(connection)
-                done = True
+            with _commit_lost(connection):
+                connection.begin()
+                try:
+                    yield connection
+                    if not connection.is_ended:
+                        _refuse_aborted(connection)
+                        connection.end()
+                except BaseException:
+                    with suppress(psycopg.Error):
+                        connection.give_up()
+                    raise
         finally:
             if self._closed or connection.broken or not self._keep(self._idle, connection):
                 connection.close()
@@ -57,17 +66,31 @@ class PostgresTransactions:
         connection = self._take(idle := self._idle_of_loop())
         if connection is None:
             with _unreachable():
-                connection = await psycopg.AsyncConnection.connect(self._url, **_OPTIONS)
-        done = False
+                connection = await _handler().AsyncJobConnection.connect(self._url, **_OPTIONS)
+                await connection.meet()
         try:
-            with _commit_lost(connection, lambda: done):
-                async with connection.transaction():
+            with _commit_lost(connection):
+                await connection.begin()
+                try:
                     yield connection
-                    _refuse_aborted(connection)
-                    done = True
+                    if not connection.is_ended:
+                        _refuse_aborted(connection)
+                        await connection.end()
+                except BaseException:
+                    with suppress(psycopg.Error):
+                        await connection.give_up()
+                    raise
         finally:
             if self._closed or connection.broken or not self._keep(idle, connection):
                 await connection.close()
+
+    def end_with(self, tx: Any, library: Library, last: Statement) -> bool:
+        ended: bool = tx.end_with(*_text_of(library, last))
+        return ended
+
+    async def aend_with(self, tx: Any, library: Library, last: Statement) -> bool:
+        ended: bool = await tx.end_with(*_text_of(library, last))
+        return ended
 
     def _take(self, idle: list[Any]) -> Any | None:
         with self._lock:
@@ -89,7 +112,8 @@ class PostgresTransactions:
 
     def _keep(self, idle: list[Any], connection: Any) -> bool:
         with self._lock:
-            if len(idle) >= _IDLE_LIMIT or connection.closed:
+            status = connection.info.transaction_status
+            if len(idle) >= _IDLE_LIMIT or status != psycopg.pq.TransactionStatus.IDLE:
                 return False
             idle.append(connection)
             return True
@@ -136,11 +160,23 @@ def _unreachable() -> Iterator[None]:
 
 
 @contextmanager
-def _commit_lost(connection: Any, done: Any) -> Iterator[None]:
+def _commit_lost(connection: Any) -> Iterator[None]:
     """The connection broke after the last statement: the commit may have arrived or not."""
     try:
         yield
     except psycopg.Error as error:
-        if done() and connection.broken:
+        if connection.may_be_ended and connection.broken:
             raise CommitLost(str(error)) from error
         raise
+
+
+def _text_of(library: Library, last: Statement) -> tuple[Prepared, list[bytes]]:
+    (prepared,) = library.get(last.name, "${n}")
+    return prepared, [str(last.params[name]).encode() for name in prepared.names]
+
+
+def _handler() -> Any:
+    """An extra: who comes here has it."""
+    from oncely.store.postgres import handler
+
+    return handler
