@@ -25,6 +25,7 @@ PYTEST = (sys.executable, "-m", "pytest", "-q", "-rpfE", "--tb=short", "-p", "no
 RESULT = re.compile(r"^(PASSED|FAILED|ERROR) (\S+)", re.MULTILINE)
 
 WORKER = "tests/engine/test_worker.py::"
+ROWS = "tests/engine/test_rows.py::"
 DELIVERY = "tests/engine/test_delivery.py::"
 LEASES = "tests/engine/test_leases.py::"
 CLOCK = "tests/engine/test_clock.py::"
@@ -345,7 +346,7 @@ BUGS: tuple[Bug, ...] = (
         "what is in hand is kept for ever",
         (
             Edit(
-                "worker/worker.py",
+                "worker/hands.py",
                 "- self._hand[0][0] > HAND_SECONDS",
                 "- self._hand[0][0] > 1000 * HAND_SECONDS",
             ),
@@ -356,7 +357,7 @@ BUGS: tuple[Bug, ...] = (
         "what is in hand is dropped when a renewal fails",
         (
             Edit(
-                "worker/worker.py",
+                "worker/hands.py",
                 "tried=False), 0.0)\n                self._wake.set()\n",
                 "tried=False), 0.0)\n                self._ends._singles.pop()\n",
             ),
@@ -467,8 +468,29 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     Bug(
+        "handlers that share a task share their context variables",
+        (Edit("worker/hands.py", "if copy_context() != clean:", "if task is None:"),),
+        (f"{ROWS}test_what_a_handler_puts_into_context_variables_is_not_seen_by_the_next",),
+    ),
+    Bug(
+        "a handler that waits hands its context variables on",
+        (Edit("worker/hands.py", "clean.run(self._begin_next)", "self._begin_next()"),),
+        (f"{ROWS}test_what_a_handler_puts_into_context_variables_is_not_seen_by_the_next",),
+    ),
+    Bug(
+        "a handler that gave itself up is forgotten",
+        (
+            Edit(
+                "worker/hands.py",
+                "                self._running[task] = execution\n                raise\n",
+                "                raise\n",
+            ),
+        ),
+        (f"{ROWS}test_a_handler_that_gives_itself_up_is_handed_back_and_the_others_go_on",),
+    ),
+    Bug(
         "a worker hands nothing back",
-        (Edit("worker/worker.py", "if task.cancelled():", "if task is None:"),),
+        (Edit("worker/hands.py", "if task.cancelled():", "if task is None:"),),
         (
             f"{WORKER}test_a_worker_whose_task_is_cancelled_hands_its_jobs_back",
             f"{STOPS}test_a_job_that_its_worker_let_go_while_the_server_was_down_is_run_again",

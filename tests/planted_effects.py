@@ -63,6 +63,11 @@ EFFECT_BUGS: tuple[Bug, ...] = (
         (f"{TRANSACTIONS}test_who_lost_the_lease_writes_nothing",),
     ),
     Bug(
+        "a refused completion is committed, in one message with the commit",
+        (Edit("store/postgres/settle_last.sql", "select 1 / count(", "select count("),),
+        (f"{TRANSACTIONS}test_who_lost_the_lease_writes_nothing",),
+    ),
+    Bug(
         "a refused completion is committed, in the caller's transaction",
         (
             Edit(

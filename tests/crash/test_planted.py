@@ -1,4 +1,5 @@
-"""The tests themselves: a planted bug turns one of them red. Some here, all in `make torture`."""
+"""The tests themselves: a planted bug turns one of them red. Some here, all in `make torture`. That
+they are green without a bug this run shows by itself."""
 
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from tests.planted import (
     Copy,
     Edit,
     Stale,
-    red_without_bugs,
     spoiled,
     survived,
 )
@@ -20,15 +20,10 @@ from tests.planted import (
 NAMES = (
     "settle without the epoch, on sqlite",
     "settle by job id, on postgres",
-    "a defer counts as an attempt",
 )
 QUICK = [bug for bug in BUGS if bug.name in NAMES]
 HARMLESS = Edit("store/deliver.py", '"""Plans of delivery', '"""The plans of delivery')
 pytestmark = pytest.mark.timeout(300)
-
-
-def test_without_a_bug_all_are_green(cluster: Cluster) -> None:
-    assert red_without_bugs(QUICK, cluster.url()) == set()
 
 
 @pytest.mark.parametrize("bug", QUICK, ids=lambda bug: bug.name)
@@ -42,7 +37,7 @@ def test_a_bug_that_nobody_notices_is_told(cluster: Cluster) -> None:
 
 
 def test_a_bug_that_breaks_everything_is_not_taken_for_caught(cluster: Cluster) -> None:
-    broken = Edit("worker/worker.py", "isinstance(ending, Returned) and", "False and")
+    broken = Edit("worker/hands.py", "isinstance(ending, Returned) and", "False and")
     worse = Edit("model/outcome.py", 'Rest("completed", result=result)', 'Rest("failed")')
     test = f"{PLAIN_PATH}[sqlite]"
     told = survived(Bug("broken", (broken, worse), (test,), plain=test), cluster.url())

@@ -252,7 +252,8 @@ def test_a_paused_queue_gets_back_what_was_fetched_ahead(app: Oncely) -> None:
 
 
 def test_what_has_ended_makes_room_for_the_next_of_the_lease(app: Oncely) -> None:
-    """The worker died with five in its lease, two of which it ran at a time."""
+    """The worker died with five in its lease, two of which it ran at a time. Of another one the
+    ledger knows that it was begun."""
     ids = [receipt.job_id for receipt in app.enqueue_many([NewJob("k")] * 6).receipts]
     lease = app._engine.run(
         lambda _: claims.claim(
@@ -261,17 +262,28 @@ def test_what_has_ended_makes_room_for_the_next_of_the_lease(app: Oncely) -> Non
         "write",
     )
     assert end(app, lease[0], "completed")
+    sql(
+        app,
+        """insert into oncely.effect (job_id, name, verb, state, fingerprint, epoch, begun_at)
+        select id, 'charge', 'fence', 'begun', '1', :epoch, created_at from oncely.job
+        where cast(id as text) = :id""",
+        epoch=lease[4].fence.epoch,
+        id=ids[4],
+    )
     fates = app._engine.run(lambda _: deliver.reclaim(1), "transaction")
     assert [
         (job.job_id, job.fate) for job in sorted(fates, key=lambda job: ids.index(job.job_id))
     ] == [
         (ids[1], "crashed"),
         (ids[2], "crashed"),
-        *((id, "untried") for id in ids[3:]),
+        (ids[3], "untried"),
+        (ids[4], "crashed"),
+        (ids[5], "untried"),
     ]
+    begun = {ids[1], ids[2], ids[4]}
     # They keep their place, so that who claims next meets first those that were begun.
     assert [(job.job_id, job.crashes) for job in claim(app, limit=9)] == [
-        (id, int(n < PLACES)) for n, id in enumerate(ids[1:])
+        (id, int(id in begun)) for id in ids[1:]
     ]
 
 

@@ -1,5 +1,7 @@
 """Forgetting: in small steps, only what has ended, only what is old enough."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from oncely import InvalidInput, NewJob, Oncely
@@ -95,3 +97,14 @@ def test_what_a_pruned_job_leaves_behind_is_its_key(app: Oncely) -> None:
     assert prune(app) == 1
     left = {table: count for table, count in counts(app).items() if count}
     assert left == {"idempotency_key": 1}
+
+
+def test_many_workers_of_one_process_tidy_without_getting_in_each_other_s_way(
+    postgres_url: str,
+) -> None:
+    with Oncely(postgres_url) as first, Oncely(postgres_url) as app:
+        first.migrate()
+        first._engine.tidy()  # so that the others are not in the lead, and give up
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda _: app._engine.tidy(), range(200)))
+        assert None not in found

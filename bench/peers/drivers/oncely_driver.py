@@ -14,11 +14,7 @@ import psycopg
 from driving import Crew, Driver, WrongCountError, fill, hit, main
 
 from oncely import Context, NewJob, Oncely
-
-try:
-    import uvloop
-except ImportError:
-    uvloop = None
+from oncely.worker.loop import run_alone
 
 QUEUE = "bench"
 # In a store that is full, to count what is settled takes so long that it would be the measure.
@@ -27,8 +23,8 @@ EFFECTS = "create table if not exists bench_effect (n integer primary key)"
 
 
 def run(work: Coroutine[Any, Any, Any]) -> None:
-    """On uvloop where it is installed, as `oncely worker` does it."""
-    (uvloop or asyncio).run(work)
+    """As `oncely worker` does it: on uvloop where it is installed, with the process for itself."""
+    run_alone(work)
 
 
 class OncelyDriver(Driver):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Final, assert_never
 
 from oncely.flow.context import Context
 from oncely.flow.handler import Handler
-from oncely.flow.trace import carry_on, executing
+from oncely.flow.trace import UNRECORDED, Span, carry_on, executing
 from oncely.model import payload
 from oncely.model.errors import InvalidInput
 from oncely.model.outcome import (
@@ -35,7 +35,7 @@ Call = Callable[[Context], Awaitable[Any]]
 Middleware = Callable[[Context, Call], Awaitable[Any]]
 
 
-async def execute(
+def execute(
     handler: Handler,
     claimed: Claimed,
     context: Context,
@@ -44,13 +44,18 @@ async def execute(
     threads: Executor,
     timeout_seconds: float | None,
     max_result_bytes: int,
-) -> Ending:
-    """A cancellation from outside passes through: then the execution has no end of its own."""
+) -> Coroutine[Any, Any, Ending]:
+    """To be called in the task that the execution runs in: what it does belongs to the trace of its
+    job. A cancellation from outside passes through: then it has no end of its own."""
     carry_on(claimed)
-    with executing(claimed) as span:
-        ending = await _run(
-            handler, claimed, context, middleware, threads, timeout_seconds, max_result_bytes
-        )
+    span = executing(claimed)
+    run = _run(handler, claimed, context, middleware, threads, timeout_seconds, max_result_bytes)
+    return run if span is UNRECORDED else _recorded(span, run)
+
+
+async def _recorded(span: Span, run: Coroutine[Any, Any, Ending]) -> Ending:
+    with span:
+        ending = await run
         span.ended(ending)
         return ending
 

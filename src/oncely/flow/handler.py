@@ -22,6 +22,10 @@ class Handler(msgspec.Struct, frozen=True):
     takes_payload: bool
     payload_type: Any
     is_async: bool
+    drill: bool = False
+    """Whether its jobs may be delivered once more, to see what that would repeat."""
+    convert: Callable[[str], Any] | None = None
+    """From the text of a payload to its type."""
 
     def arguments(self, context: Any, text: str) -> tuple[Any, ...]:
         """What the function is called with. A payload that does not fit raises ValueError."""
@@ -29,7 +33,8 @@ class Handler(msgspec.Struct, frozen=True):
             return (context,)
         if self.payload_type is Any:
             return context, context.payload
-        return context, _convert(text, self.payload_type)
+        convert = self.convert or _converter(self.payload_type)
+        return context, convert(text)
 
 
 class Registry:
@@ -46,6 +51,7 @@ class Registry:
         queue: str,
         retry: Retry | None,
         timeout: float | None,
+        drill: bool = False,
     ) -> None:
         check_name(kind, "kind")
         if kind in self._handlers:
@@ -55,6 +61,8 @@ class Registry:
             )
         if retry is not None and not isinstance(retry, Retry):
             raise InvalidInput(f"retry is {retry!r}; expected Retry(max_attempts=…, …)")
+        if not isinstance(drill, bool):
+            raise InvalidInput(f"drill is {drill!r}; expected True or False")
         takes_payload, payload_type = _second_parameter(kind, function)
         self._handlers[kind] = Handler(
             kind=kind,
@@ -65,6 +73,8 @@ class Registry:
             takes_payload=takes_payload,
             payload_type=payload_type,
             is_async=inspect.iscoroutinefunction(inspect.unwrap(function)),
+            drill=drill,
+            convert=_converter_if_any(payload_type),
         )
 
     def get(self, kind: str) -> Handler | None:
@@ -101,8 +111,14 @@ def _second_parameter(kind: str, function: Callable[..., Any]) -> tuple[bool, An
     return True, hints.get(parameters[1].name, Any)
 
 
-def _convert(text: str, wanted: Any) -> Any:
-    validate = getattr(wanted, "model_validate_json", None)
-    if validate is not None:
-        return validate(text)
-    return msgspec.json.decode(text, type=wanted)
+def _converter(wanted: Any) -> Callable[[str], Any]:
+    validate: Callable[[str], Any] | None = getattr(wanted, "model_validate_json", None)
+    return msgspec.json.Decoder(wanted).decode if validate is None else validate
+
+
+def _converter_if_any(wanted: Any) -> Callable[[str], Any] | None:
+    """A type that nothing can be read into is told with the job that meets it."""
+    try:
+        return _converter(wanted)
+    except Exception:
+        return None

@@ -44,7 +44,7 @@ class Span:
     def ended(self, ending: Ending) -> None: ...
 
 
-_UNRECORDED: Final = Span()
+UNRECORDED: Final = Span()
 
 
 class _Recorded(Span):
@@ -127,7 +127,7 @@ def carry_on(claimed: Claimed) -> None:
 def enqueueing(kind: Any = "") -> Span:
     otel = _otel()
     if otel is None:
-        return _UNRECORDED
+        return UNRECORDED
     parent = None if _of_span(otel) else _carried.get()
     attributes = {"messaging.operation.type": "send", "messaging.operation.name": "enqueue"}
     return _Recorded(otel, f"enqueue {kind}".strip(), "PRODUCER", parent, attributes)
@@ -137,7 +137,7 @@ def executing(claimed: Claimed) -> Span:
     """Of the trace that the job was enqueued in, whatever the worker itself is part of."""
     otel = _otel()
     if otel is None:
-        return _UNRECORDED
+        return UNRECORDED
     attributes = {
         "messaging.operation.type": "process",
         "messaging.operation.name": "execute",
@@ -155,7 +155,7 @@ def executing(claimed: Claimed) -> Span:
 def effecting(verb: str, name: str, job_id: str | None = None) -> Span:
     otel = _otel()
     if otel is None:
-        return _UNRECORDED
+        return UNRECORDED
     attributes = {"oncely.verb": verb, "oncely.effect": name}
     if job_id is not None:
         attributes["messaging.message.id"] = job_id

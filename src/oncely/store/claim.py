@@ -94,6 +94,7 @@ def claim_statement(
     started: int,
     bounds: Mapping[int, int] = NO_BOUNDS,
     pushes: bool = False,
+    apart: bool = False,
 ) -> Statement:
     return Statement(
         "claim",
@@ -105,6 +106,7 @@ def claim_statement(
             "limit": limit,
             "started": started,
             "pushes": pushes,
+            "apart": apart,
             "bounds": msgspec.json.encode(dict(bounds)).decode(),
         },
     )

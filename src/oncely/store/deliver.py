@@ -123,6 +123,22 @@ def settle(settlements: Sequence[Settlement], *, again: bool = False) -> Plan[li
     return refused()
 
 
+def settle_last(claimed: Claimed) -> Statement | None:
+    """Complete it, with nothing to tell, if it has its lease for itself and holds no unique key."""
+    if claimed.of > 1 or claimed.is_unique:
+        return None
+    return Statement(
+        "settle_last",
+        {
+            "id": claimed.job_id,
+            "epoch": claimed.fence.epoch,
+            "nonce": claimed.fence.nonce,
+            "attempt": claimed.attempt,
+            "kind": claimed.kind,
+        },
+    )
+
+
 def is_settled(settlement: Settlement) -> Plan[bool]:
     """Whether an end of this execution was written."""
     return bool((yield document("settled", [settlement])))

@@ -41,6 +41,7 @@ def swap(
     started: int,
     bounds: Mapping[int, int] = NO_BOUNDS,
     pushes: bool = False,
+    apart: bool = False,
     again: bool = False,
 ) -> Plan[Swapped | None]:
     """Give back leases and claim from `queue`, if one is named: all of it, or nothing.
@@ -61,6 +62,7 @@ def swap(
                 started=started,
                 bounds=bounds,
                 pushes=pushes,
+                apart=apart,
             )
         )
     answers = [rows for (rows,) in (yield Together(parts=wanted))]

@@ -16,6 +16,9 @@ from typing import Final
 from oncely.store.claim import Claimed
 
 _SLACK_SECONDS: Final = 0.5
+_LATE_SECONDS: Final = 0.1
+"""The store may read its clock so much later than we have asked it to: else the next job in line,
+which is due at the same moment as the last one, would seem to be before the bound."""
 _LOOK_SECONDS: Final = 1.0
 _LOOK_SHARE: Final = 20
 
@@ -38,6 +41,8 @@ class Bounds:
     def claimed(self, jobs: Sequence[Claimed], asked_at: float) -> None:
         """The last of a level counts. `asked_at` is before the store read its clock, so that the
         bound is early rather than late."""
+        if jobs and jobs[0].priority == jobs[-1].priority:
+            jobs = jobs[-1:]
         for before, job in zip_longest(jobs, jobs[1:]):
             if job is None or job.priority != before.priority:
                 due_at = asked_at - max(before.waited_seconds, 0.0)
@@ -46,7 +51,7 @@ class Bounds:
     def of(self, queue: str, now: float) -> dict[int, int]:
         """For each level, how many microseconds ago the first job can have been due."""
         return {
-            priority: round(max(now - due_at, _SLACK_SECONDS) * 1_000_000)
+            priority: round(max(now - due_at + _LATE_SECONDS, _SLACK_SECONDS) * 1_000_000)
             for (name, priority), due_at in self._due_at.items()
             if name == queue
         }

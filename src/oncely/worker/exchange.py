@@ -48,6 +48,7 @@ class Exchange:
         room: int,
         begun: int,
         pushes: bool,
+        apart: bool,
     ) -> None:
         self._outlook = outlook
         self._bounds = bounds
@@ -57,6 +58,7 @@ class Exchange:
         self._room = room
         self._begun = begun
         self._pushes = pushes
+        self._apart = apart
         self._nonce = secrets.randbits(60)
         self.refused: list[Settlement] = []
         self.source: str | None = None
@@ -85,6 +87,7 @@ class Exchange:
                     started=self._begun,
                     bounds=bounds,
                     pushes=self._pushes,
+                    apart=self._apart,
                     again=again,
                 ),
                 "write",
@@ -102,7 +105,8 @@ class Exchange:
         # Only a swap fetches ahead: what is claimed otherwise counts as begun, all of it.
         room = (self._wanted if lost else min(self._wanted, self._room)) - len(claimed)
         room = max(0, room)
-        if singles or lost or (room and others):
+        unsaid = any(not end.written or end.repeats for end in singles)
+        if unsaid or lost or (room and others):
             claimed += await self._exchange(store, singles, room if others else 0, lost=lost)
         if lost:
             self.lost = Lost(self._nonce, {job.fence.epoch for job in claimed})

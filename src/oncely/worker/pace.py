@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 AHEAD_LIMIT: Final = 1_000
@@ -10,6 +11,9 @@ HAND_SECONDS: Final = 1.0
 LINGER_SECONDS: Final = 0.05
 """So long the end of a quick job waits for the rest of its lease, which costs a fraction if it is
 settled as a whole."""
+_WAVE_SECONDS: Final = 2 * LINGER_SECONDS
+"""Of jobs that take longer none waits behind another."""
+_IDLE_SHARE: Final = 0.02
 
 
 class Pace:
@@ -20,24 +24,52 @@ class Pace:
         self._concurrency = concurrency
         self._rates = (0.0, 0.0)
         self._exchange_seconds = 0.0
+        self._job_seconds = 0.0
+        self._counted_at = -math.inf
         self._ended = 0
         self._ran_seconds = 0.0
+        self._by_itself = 0.0
 
-    def ended(self, ran_seconds: float) -> None:
+    def ended(self, ran_seconds: float, *, by_itself: bool = False) -> None:
+        """`by_itself`: the handler has completed its job in a transaction."""
+        self._by_itself += (by_itself - self._by_itself) / 16
         self._ended += 1
         self._ran_seconds += ran_seconds
 
-    def exchanged(self, seconds: float) -> None:
-        """The store took so long. What has ended since the last time says how many handlers come
-        and go in a second, if they have enough to do."""
+    def exchanged(self, seconds: float, now: float) -> None:
+        """The store took so long, until now. What has ended since the last time says how many
+        handlers come and go in a second, if they have enough to do."""
+        self._exchange_seconds = max(seconds, 0.9 * self._exchange_seconds)
+        if not self._ended and now - self._counted_at < 2 * self._job_seconds:
+            return  # it is too early to say
+        self._counted_at = now
         rate = 0.0
         if self._ended:
             rate = self._concurrency * self._ended / max(self._ran_seconds, 1e-6)
+            self._job_seconds = self._ran_seconds / self._ended
         self._rates = (self._rates[1], rate)
-        self._exchange_seconds = seconds
         self._ended, self._ran_seconds = 0, 0.0
+
+    @property
+    def apart(self) -> bool:
+        """Whether most handlers complete their jobs themselves."""
+        return self._by_itself > 0.5
 
     @property
     def ahead(self) -> int:
         # The slower of the last two: one slow job is enough to hold back.
-        return min(AHEAD_LIMIT, round(2 * min(self._rates) * self._exchange_seconds))
+        seconds = min(2 * self._exchange_seconds, HAND_SECONDS / 2)
+        ahead = min(AHEAD_LIMIT, round(min(self._rates) * seconds))
+        return self._concurrency if self._waves(ahead) else ahead
+
+    @property
+    def in_waves(self) -> bool:
+        """As many as begin together end together, and are settled as a whole: a lease is as large
+        as there are places, and the next one is there when it is over."""
+        return self._waves(self.ahead)
+
+    def _waves(self, ahead: int) -> bool:
+        if not min(self._rates) or ahead > self._concurrency:
+            return False
+        idle_share = self._exchange_seconds / max(self._job_seconds, 1e-6)
+        return self._job_seconds <= _WAVE_SECONDS and idle_share > _IDLE_SHARE

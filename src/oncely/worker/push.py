@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
+import secrets
+import socket
 from collections.abc import Coroutine
 from typing import Any, Final, TypedDict
 
 from oncely.flow.events import log
 from oncely.flow.push_target import Resolve
 from oncely.model.errors import InvalidInput
+from oncely.model.worker import About
 from oncely.store import push as plans
 from oncely.store.push_targets import Target, targets
+from oncely.worker.gear import Gear
 from oncely.worker.line import Line
 from oncely.worker.push_worker import PushWorker, retry_of
+from oncely.worker.report import Reporter, about
 from oncely.worker.told import Told
-from oncely.worker.upkeep import forget, keep_counters, recover
-from oncely.worker.worker import Gear
+from oncely.worker.upkeep import forget, recover
 
 _LOOK_SECONDS: Final = 1.0
 _OVERDUE_LIMIT: Final = 100
@@ -59,6 +64,9 @@ class Pusher:
         self._lease_seconds = lease_seconds
         self._resolve = resolve
         self._store = Line(gear.engine, gear.store_threads)
+        self._concurrency = concurrency
+        self._name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._reporter = Reporter(self._store, self._name, self._about, self._running)
         self._workers: dict[str, tuple[PushWorker, asyncio.Task[None]]] = {}
         self._leaving: dict[asyncio.Task[None], PushWorker] = {}
         self._unusable: set[Target] = set()
@@ -81,6 +89,7 @@ class Pusher:
         finally:
             await _end([looking, *keepers, *self._leaving, *(t for _, t in self._workers.values())])
             self._workers.clear()
+            await self._reporter.leave()
 
     def stop(self) -> None:
         """No new claims; requests that are under way come to their end. Again: they do not. May be
@@ -98,7 +107,9 @@ class Pusher:
         await self._store.ask(lambda _: self._fail_overdue())
         found = await self._store.ask(lambda _: targets(), "read")
         workers = [worker for target in found if (worker := self._make(target))]
-        return sum(await asyncio.gather(*(worker.drain() for worker in workers)))
+        executions = sum(await asyncio.gather(*(worker.drain() for worker in workers)))
+        await self._reporter.leave()
+        return executions
 
     async def _look(self) -> None:
         while not self._stopping:
@@ -116,6 +127,8 @@ class Pusher:
         self._follow({})
 
     def _follow(self, wanted: dict[str, Target]) -> None:
+        if wanted.keys() != self._workers.keys():
+            self._reporter.soon()
         for queue, (worker, task) in list(self._workers.items()):
             target = wanted.get(queue)
             if target is None or not worker.take(target):
@@ -130,12 +143,27 @@ class Pusher:
                     task = asyncio.create_task(worker_or_none.work())
                     self._workers[queue] = (worker_or_none, task)
 
+    def _about(self) -> About | None:
+        """All its workers are one for whoever looks: there may be hundreds of targets."""
+        if not self._workers:
+            return None
+        return about(self._name, sorted(self._workers), self._concurrency, pushes=True)
+
+    def _running(self) -> int:
+        return sum(worker.running for worker, _ in self._workers.values())
+
     def _left(self, task: asyncio.Task[None]) -> None:
         del self._leaving[task]
 
     def _make(self, target: Target) -> PushWorker | None:
         try:
-            return PushWorker(self._gear, target, resolve=self._resolve, **self._options)
+            return PushWorker(
+                self._gear,
+                target,
+                resolve=self._resolve,
+                reporter=self._reporter,
+                **self._options,
+            )
         except InvalidInput as error:
             if target not in self._unusable:
                 self._unusable.add(target)
@@ -152,7 +180,7 @@ class Pusher:
         return [
             recover(self._store, self._lease_seconds, _nothing, told),
             forget(self._store, self._gear.retention),
-            keep_counters(self._store),
+            self._reporter.keep(),
             self._keep_time(),
         ]
 

@@ -25,8 +25,10 @@ from oncely.store import push as plans
 from oncely.store.claim import Claimed, Fence
 from oncely.store.deliver import Settlement
 from oncely.store.push_targets import Target
+from oncely.worker.gear import DEFAULT_RETRY, Gear
 from oncely.worker.line import Line
-from oncely.worker.worker import DEFAULT_RETRY, Gear, Worker
+from oncely.worker.report import Reporter, SharedReporter
+from oncely.worker.worker import Worker
 
 
 class PushWorker(Worker):
@@ -36,8 +38,15 @@ class PushWorker(Worker):
     _pushes: ClassVar[bool] = True
 
     def __init__(
-        self, gear: Gear, target: Target, *, resolve: Resolve | None, **options: Any
+        self,
+        gear: Gear,
+        target: Target,
+        *,
+        resolve: Resolve | None,
+        reporter: Reporter,
+        **options: Any,
     ) -> None:
+        self._shared = SharedReporter(reporter)
         handler = Handler(
             kind="",
             function=self._push,
@@ -57,6 +66,13 @@ class PushWorker(Worker):
         self._accepted: set[str] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._drains = False
+
+    def _reports(self, concurrency: int) -> Reporter:  # noqa: ARG002
+        return self._shared
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
 
     def take(self, target: Target) -> bool:
         """Go by this target from now on; False if that needs another worker."""

@@ -1,5 +1,4 @@
-"""What any worker does for all: take back the jobs of the dead, prune what is over, fold what was
-counted."""
+"""What any worker does for all: take back the jobs of the dead, prune what is over."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from oncely.model.retention import Retention
-from oncely.store import counters, deliver, requests
+from oncely.store import audit, deliver, requests, traffic, workers
 from oncely.store.plan import Plan
 from oncely.store.upkeep import (
     BEGINNING,
@@ -28,7 +27,6 @@ _RECLAIM_LIMIT: Final = 100
 _PRUNE_LIMIT: Final = 100
 _PRUNE_PAUSE_SECONDS: Final = 0.02
 _FORGET_SECONDS: Final = 60.0
-_FOLD_SECONDS: Final = 10.0
 
 
 async def recover(store: Line, lease_seconds: float, wake: Callable[[], None], told: Told) -> None:
@@ -53,22 +51,15 @@ async def forget(store: Line, retention: Retention) -> None:
         while keys == _PRUNE_LIMIT:
             keys = await store.ask(lambda _: prune_keys(_PRUNE_LIMIT))
             await asyncio.sleep(_PRUNE_PAUSE_SECONDS)
-        for prune in (prune_effects, requests.prune):
+        old = ids_made_by(time.time() - retention.audit_days * 86_400)
+        for prune in (prune_effects, requests.prune, partial(audit.prune, old)):
             more = True
             while more:
                 more = await store.ask(lambda _, prune=prune: prune(_PRUNE_LIMIT))  # type: ignore[misc]
                 await asyncio.sleep(_PRUNE_PAUSE_SECONDS)
+        await store.ask(lambda _: traffic.prune())
+        await store.ask(lambda _: workers.forget())
         await asyncio.sleep(_FORGET_SECONDS * (0.5 + random.random()))
-
-
-async def keep_counters(store: Line) -> None:
-    """Fold what was counted, so that whoever reads the counters reads little."""
-    while True:
-        folded = await store.ask(lambda _: counters.fold())
-        full = folded == counters.FOLD_LIMIT
-        await asyncio.sleep(
-            _PRUNE_PAUSE_SECONDS if full else _FOLD_SECONDS * (0.5 + random.random())
-        )
 
 
 async def keep_tidy(store: Line) -> None:

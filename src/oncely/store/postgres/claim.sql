@@ -3,6 +3,7 @@
 -- nothing. Of a queue with limits nothing is taken: that needs more than one statement.
 -- `bounds` says for a level how long ago the first of its jobs was due, in microseconds: before that
 -- are only the dead entries of jobs that were claimed, and a step over each of them costs.
+-- `apart`: a lease for each, so that transactions which end their jobs do not wait for each other.
 with recursive level (priority) as (
     select max(r.priority) from oncely.ready r
     where r.queue = :queue and not exists (
@@ -43,15 +44,15 @@ held as (
     select :nonce, :worker, :queue, array_agg(t.id order by t.priority desc, t.due_at, t.id),
         least(count(*), :started), c.now, c.now + :lease_us * interval '1 microsecond'
     from took t, clock c
-    group by c.now
-    returning epoch, nonce, claimed_at
+    group by c.now, case when :apart then t.id end
+    returning epoch, nonce, claimed_at, ids[1] as first
 )
 select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.group_key, j.payload::text, t.attempts,
     t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
-    extract(epoch from h.claimed_at - j.created_at)::float8, q.retry::text, q.timeout_seconds,
-    extract(epoch from h.claimed_at - t.due_at)::float8,
+    date_part('epoch', h.claimed_at - j.created_at), q.retry::text, q.timeout_seconds,
+    date_part('epoch', h.claimed_at - t.due_at),
     j.unique_key is not null, j.priority, j.traceparent
-from held h cross join took t
+from held h join took t on not :apart or t.id = h.first
 -- One by one, whatever was the size of the table when this was planned.
 cross join lateral (select * from oncely.job k where k.id = t.id offset 0) j
 left join oncely.queue q on q.name = j.queue

@@ -28,8 +28,8 @@ held as (
 )
 select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.group_key, j.payload::text, t.attempts,
     t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
-    extract(epoch from h.claimed_at - j.created_at)::float8, q.retry::text, q.timeout_seconds,
-    extract(epoch from h.claimed_at - t.due_at)::float8,
+    date_part('epoch', h.claimed_at - j.created_at), q.retry::text, q.timeout_seconds,
+    date_part('epoch', h.claimed_at - t.due_at),
     j.unique_key is not null, j.priority, j.traceparent
 from held h cross join took t
 -- One by one, whatever was the size of the table when this was planned.

@@ -1,7 +1,7 @@
 select j.id::text, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload::text, s.attempts,
     s.crashes, s.defers, j.max_attempts, j.timeout_seconds,
-    extract(epoch from l.claimed_at - j.created_at)::float8, q.retry::text, q.timeout_seconds,
-    extract(epoch from l.claimed_at - s.due_at)::float8,
+    date_part('epoch', l.claimed_at - j.created_at), q.retry::text, q.timeout_seconds,
+    date_part('epoch', l.claimed_at - s.due_at),
     j.unique_key is not null, j.priority, j.traceparent
 from oncely.lease l cross join unnest(l.ids) with ordinality m (id, n)
 -- One by one, whatever was the size of the tables when this was planned.

@@ -26,7 +26,7 @@ begun as (
 )
 select i.id::text, i.name, i.epoch, h.id is not null, h.id is not null and b.job_id is not null,
     e.state, e.verb, e.fingerprint, e.epoch,
-    extract(epoch from clock_timestamp() - e.begun_at)::float8, e.source, e.result::text
+    date_part('epoch', clock_timestamp() - e.begun_at), e.source, e.result::text
 from input i
 left join held h on h.id = i.id and h.name = i.name and h.epoch = i.epoch
 left join begun b on b.job_id = i.id and b.name = i.name

@@ -1,5 +1,6 @@
 -- Take back what dead workers held. A job that was begun counts a crash, and after too many in a
--- row it fails as a poison pill; one that was only fetched ahead goes back as it was. All keep their
+-- row it fails as a poison pill; one that was only fetched ahead goes back as it was, unless the
+-- ledger knows that it was begun: it has an effect of this delivery. All keep their
 -- place in the line: who claims next meets first what died first, and is careful with the rest.
 with dead as (
     delete from oncely.lease l where l.epoch = any (array(
@@ -10,7 +11,10 @@ with dead as (
     returning l.epoch, l.nonce, l.worker, l.ids, l.started, l.claimed_at
 ),
 member as materialized (
-    select d.epoch, d.nonce, d.worker, d.claimed_at, m.id, m.n <= d.started as tried,
+    select d.epoch, d.nonce, d.worker, d.claimed_at, m.id,
+        m.n <= d.started or exists (
+            select from oncely.effect e where e.job_id = m.id and e.epoch = d.epoch offset 0
+        ) as tried,
         j.queue, j.priority, j.kind, j.unique_key, j.group_key, clock_timestamp() as now,
         s.due_at, s.attempts, s.crashes + 1 as crashes, s.defers
     from dead d cross join unnest(d.ids) with ordinality m (id, n)

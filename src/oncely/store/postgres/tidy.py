@@ -6,7 +6,10 @@ claims must pass. One worker of all does this: the one that holds an advisory lo
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from oncely.store.plan import Row
@@ -31,15 +34,30 @@ class Tidy:
         self._library = library
         self._connection: psycopg.Connection[Row] | None = None
         self._wait_seconds = EVERY_SECONDS
+        self._done_at = -math.inf
+        self._lock = Lock()
 
     def once(self) -> float | None:
         """When to come again, in seconds; None if this cannot be done here."""
+        if not self._lock.acquire(blocking=False):
+            return _OTHERS_SECONDS
+        try:
+            # One of the workers of this process is enough, and they share the session.
+            if time.monotonic() - self._done_at < self._wait_seconds / 2:
+                return _OTHERS_SECONDS
+            seconds = self._tidy()
+            self._done_at = time.monotonic()
+            return seconds
+        finally:
+            self._lock.release()
+
+    def _tidy(self) -> float | None:
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
         if self._connection is None:
             return None
         if not self._ask("tidy_lead")[0][0]:
-            self.close()
+            self._drop()
             return _OTHERS_SECONDS
         in_vain = False
         for table, dead, live in self._ask("dead"):
@@ -61,6 +79,10 @@ class Tidy:
         return cursor.fetchall() if cursor.description else []
 
     def close(self) -> None:
+        with self._lock:
+            self._drop()
+
+    def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -9,6 +9,20 @@ where epoch in (
     order by l.epoch limit :limit
 );
 
+-- Those of which the ledger knows that they were begun come before the others, and count as begun.
+update oncely_lease set (ids, started) = (
+    select json_group_array(x.id), sum(x.tried)
+    from (
+        select m.value as id, m.key < oncely_lease.started or exists (
+            select 1 from oncely_effect e
+            where e.job_id = m.value and e.epoch = oncely_lease.epoch
+        ) as tried
+        from json_each(oncely_lease.ids) m
+        order by 2 desc, m.key
+    ) x
+)
+where expires_at = 0 and started < json_array_length(ids);
+
 select j.id, l.epoch, j.kind, j.queue, l.worker,
     case when m.key >= l.started then 'untried' when s.crashes + 1 >= :crash_limit then 'poisoned'
         else 'crashed' end

@@ -1,0 +1,281 @@
+"""The hands of a worker: what was claimed is begun, runs, and ends.
+
+Handlers that wait for something have a task of their own. Handlers that end without waiting run one
+after another in one task, for a task costs as much as all the rest of a job that does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from concurrent.futures import Executor
+from contextvars import copy_context
+from types import coroutine
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from oncely.flow.context import Context
+from oncely.flow.execute import with_doubt
+from oncely.model.outcome import Ending, Returned
+from oncely.store import deliver
+from oncely.store.claim import Claimed
+from oncely.store.deliver import Settlement
+from oncely.store.swap import Completed
+from oncely.worker.care import ALONE_SECONDS, Care
+from oncely.worker.ends import Ends
+from oncely.worker.execution import Execution
+from oncely.worker.gear import Gear
+from oncely.worker.pace import HAND_SECONDS, LINGER_SECONDS, Pace
+from oncely.worker.report import Times
+
+_TURN_SECONDS: Final = 0.001
+"""So long handlers that do not wait may keep the loop from everything else."""
+_IN_TASKS: Final = 50
+"""So many jobs of a kind have a task of their own, after one of them has waited."""
+
+
+class Hands:
+    _pushes: ClassVar[bool] = False
+    """Whether it serves the queues whose jobs are pushed to a URL, or all others."""
+    _threads: Executor
+
+    def __init__(self, gear: Gear, concurrency: int, times: Times) -> None:
+        self._gear = gear
+        self._concurrency = concurrency
+        self._times = times
+        self.executions = 0
+        self._hand: deque[tuple[float, Claimed]] = deque()
+        self._running: dict[asyncio.Task[None], Execution] = {}
+        self._row: asyncio.Task[None] | None = None
+        self._in_tasks: dict[str, int] = {}
+        self._care = Care()
+        self._stuck = 0
+        self._ends = Ends()
+        self._pace = Pace(concurrency)
+        self._lingers = False
+        self._wake = asyncio.Event()
+
+    def _room(self) -> int:
+        """So many more jobs may be begun now."""
+        if self._care.alone is not None:
+            return 0
+        return self._concurrency - len(self._running) - self._stuck
+
+    def _take_in(self, claimed: Sequence[Claimed]) -> None:
+        now = time.monotonic()
+        self._ends.expect(claimed)
+        self._hand.extend((now, job) for job in claimed)
+        singly = self._care.is_singly
+        if self._care.met(claimed):
+            self._begin_next()
+        if self._care.is_wary and self._hand:
+            self._hand_back()
+            self._wake.set()
+        if claimed and singly:  # there may be room for more
+            self._wake.set()
+
+    def _begin_next(self) -> None:
+        """Unless those that do not wait are at it: they go on with what is in hand."""
+        if self._row is not None and not self._care.is_wary:
+            return
+        room, now = min(self._room(), len(self._hand)), time.monotonic()
+        while room > 0 and self._care.alone is None:
+            if self._may_run_in_row(self._hand[0][1]):
+                self._row = asyncio.get_running_loop().create_task(self._run_in_row())
+                self._row.add_done_callback(self._ended)
+                return
+            claimed_at, claimed = self._hand.popleft()
+            self._times.waited(claimed, claimed.waited_seconds + now - claimed_at)
+            self._begin(claimed)
+            room -= 1
+
+    def _begin(self, claimed: Claimed) -> None:
+        """In a task of its own."""
+        loop = asyncio.get_running_loop()
+        execution = Execution(claimed, self._gear)
+        self.executions += 1
+        task = loop.create_task(self._execute(execution))
+        self._running[task] = execution
+        task.add_done_callback(self._ended)
+        if self._care.begun(claimed, task):
+            loop.call_later(ALONE_SECONDS, self._not_alone, task)
+
+    async def _execute(self, execution: Execution) -> None:
+        self._end(execution, await execution.run(self._threads))
+
+    def _may_run_in_row(self, claimed: Claimed) -> bool:
+        if self._pushes or self._care.is_wary or claimed.traceparent is not None:
+            return False
+        left = self._in_tasks.get(claimed.kind, 0)
+        if left:
+            self._in_tasks[claimed.kind] = left - 1
+        return not left
+
+    async def _run_in_row(self) -> None:
+        """One after another, each up to where it waits for something: from there on the task is
+        its own, and the others have a new one. So have they if it leaves context variables behind,
+        which the next must not see."""
+        task = asyncio.current_task()
+        assert task is not None
+        clean, turn, room = copy_context(), time.monotonic(), self._room()
+        while self._hand and room > 0:
+            claimed_at, claimed = self._hand.popleft()
+            self._times.waited(claimed, claimed.waited_seconds + time.monotonic() - claimed_at)
+            if not self._may_run_in_row(claimed):
+                self._begin(claimed)
+                room = self._room()
+                continue
+            execution = Execution(claimed, self._gear)
+            self.executions += 1
+            run = execution.run(self._threads)
+            try:
+                waits_for = run.send(None)
+            except StopIteration as end:
+                self._end(execution, end.value, in_row=True)
+            except BaseException:
+                self._running[task] = execution
+                raise
+            else:
+                self._running[task] = execution
+                self._in_tasks[claimed.kind] = _IN_TASKS
+                self._row = None
+                clean.run(self._begin_next)
+                self._end(execution, await _go_on(run, waits_for))
+                return
+            if copy_context() != clean:
+                self._in_tasks[claimed.kind] = _IN_TASKS
+                return
+            if execution.context.begun - turn > _TURN_SECONDS:
+                self._look_after_ends()
+                await asyncio.sleep(0)
+                turn, room = time.monotonic(), self._room()
+
+    def _end(self, execution: Execution, ending: Ending, *, in_row: bool = False) -> None:
+        claimed, context = execution.claimed, execution.context
+        has_effects = context.has_effects
+        if has_effects:
+            ending = with_doubt(ending, context)
+        now = time.monotonic()
+        ran_seconds = now - context.begun
+        if execution.handler is not None:
+            self._times.ran(claimed, ran_seconds)
+            self._draw(execution, ending)
+        self._pace.ended(
+            # Those in a row take turns: together they are no faster than one of them.
+            ran_seconds * self._concurrency if in_row else ran_seconds,
+            by_itself=has_effects and context.is_completed,
+        )
+        told = has_effects and not context.only_returned
+        if isinstance(ending, Returned) and not told and not self._pushes:
+            self._ends.add(claimed, Completed(claimed, ending.result), now)
+        else:
+            self._settle(claimed, execution.settlement(ending), context)
+
+    def _draw(self, execution: Execution, ending: Ending) -> None:
+        """It ended so, and will be settled."""
+
+    def _settle(self, claimed: Claimed, settlement: Settlement, context: Context) -> None:
+        """With the next exchange. A handler that completed its job itself has done it before us,
+        unless its transaction was rolled back."""
+        repeats = list(context.effects.repeats) if context.has_effects else []
+        told = msgspec.structs.replace(
+            settlement,
+            maybe_written=context.may_be_completed,
+            written=context.is_completed,
+            repeats=repeats,
+        )
+        self._ends.add(claimed, told, 0.0)
+
+    def _not_alone(self, task: asyncio.Task[None]) -> None:
+        if self._care.ended(task):
+            self._wake.set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if self._row is task:
+            self._row = None
+        execution = self._running.pop(task, None)
+        if execution is not None:
+            self._let_go(task, execution)
+        if self._hand:
+            self._begin_next()
+        self._look_after_ends()
+
+    def _look_after_ends(self) -> None:
+        """While there is work in hand, the store can wait until a lease is over."""
+        if not self._hand or self._ends.urgent:
+            self._wake.set()
+        else:
+            self._linger()
+
+    def _let_go(self, task: asyncio.Task[None], execution: Execution) -> None:
+        context = execution.context
+        self._not_alone(task)
+        if task.cancelled():
+            # Somebody else runs it from the beginning. Also if the lease was lost: where the
+            # store only did not answer it may still be ours, and would be renewed for ever.
+            claimed = execution.claimed
+            self._settle(claimed, deliver.handed_back(claimed, tried=True), context)
+        thread = context.thread
+        if thread is not None and not thread.done():
+            # It cannot be ended from outside, so it goes on taking up its place.
+            self._stuck += 1
+            loop = asyncio.get_running_loop()
+            thread.add_done_callback(lambda _: tell(loop, self._unstick))
+
+    def _unstick(self) -> None:
+        self._stuck -= 1
+        self._wake.set()
+
+    def _linger(self) -> None:
+        if not self._lingers:
+            self._lingers = True
+            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._linger_over)
+
+    def _linger_over(self) -> None:
+        self._lingers = False
+        self._wake.set()
+
+    def _hand_back_stale(self) -> None:
+        if self._hand and time.monotonic() - self._hand[0][0] > HAND_SECONDS:
+            self._hand_back()
+
+    def _hand_back(self) -> None:
+        """What was fetched ahead and is not begun."""
+        while self._hand:
+            _, claimed = self._hand.popleft()
+            self._ends.add(claimed, deliver.handed_back(claimed, tried=False), 0.0)
+
+    def _keep_in_hand(self, kept: set[tuple[int, str]], asked: float) -> None:
+        """What was cancelled, or lost with its lease, is not begun. It is handed back all the same:
+        where the store only did not answer it may still be ours, and would be renewed for ever."""
+        hand, self._hand = self._hand, deque()
+        for at, claimed in hand:
+            if at > asked or (claimed.fence.epoch, claimed.job_id) in kept:
+                self._hand.append((at, claimed))
+            else:
+                self._ends.add(claimed, deliver.handed_back(claimed, tried=False), 0.0)
+                self._wake.set()
+
+
+@coroutine
+def _go_on(run: Coroutine[Any, Any, Ending], waits_for: Any) -> Generator[Any, Any, Ending]:
+    """Go on with what was begun by hand and waits for something."""
+    try:
+        while True:
+            try:
+                answer = yield waits_for
+            except BaseException as error:
+                waits_for = run.throw(error)
+            else:
+                waits_for = run.send(answer)
+    except StopIteration as end:
+        ending: Ending = end.value
+        return ending
+
+
+def tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(what)
