@@ -1,8 +1,12 @@
 """`oncely prove`, and the page it writes."""
 
 import json
+import os
+import re
 import sqlite3
-from contextlib import closing
+import subprocess
+import sys
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -57,6 +61,40 @@ def test_a_handler_that_doubles(oncely: Command, folder: Path) -> None:
     assert "<svg" in page
     assert "http://" not in page.replace("http://127.0.0.1", "")
     assert "doubled" in page
+
+
+def test_the_timeline_is_in_colours_on_a_terminal_only(folder: Path) -> None:
+    def shown(**env: str) -> str:
+        told = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "COLUMNS": "200", **env}
+        command = [
+            "prove",
+            "prove_shop:app",
+            "order.charge",
+            "--payload",
+            '"1"',
+            "--table",
+            "charges",
+        ]
+        main, other = os.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "oncely.surface.cli", *command, "--schedule", "crash@4"],
+            stdin=subprocess.DEVNULL, stdout=other, stderr=subprocess.DEVNULL, env=told,
+        )  # fmt: skip
+        os.close(other)
+        found = b""
+        with suppress(OSError):  # the other side is gone
+            while data := os.read(main, 65_536):
+                found += data
+        os.close(main)
+        assert process.wait() == 1
+        return found.decode()
+
+    coloured = shown()
+    assert "\x1b[1;31mdoubled\x1b[0m" in coloured
+    assert "\x1b[1;31m✗ the process ends before: settle" in coloured
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert plain.startswith("order.charge: doubled")
+    assert "31m" not in shown(NO_COLOR="1")
 
 
 def test_a_handler_that_holds_as_json(oncely: Command, folder: Path) -> None:

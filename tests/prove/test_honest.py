@@ -1,6 +1,7 @@
 """What the prover cannot see it names, what it cannot do it refuses, and nothing else is proved."""
 
 import asyncio
+import datetime
 import os
 import socket
 import sqlite3
@@ -12,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from time import time as by_name
 from typing import Any
 
 import pytest
@@ -326,3 +328,31 @@ def test_a_store_in_memory_is_refused() -> None:
         app.job("handler")(lambda ctx: None)
         with pytest.raises(InvalidInput, match="a store that other processes can open"):
             prove(app, "handler")
+
+
+def test_a_clock_that_no_schedule_moves_is_told(bench: Bench) -> None:
+    """Marks that it makes by that clock would not be old after two days."""
+
+    def by_the_clock(ctx: Context) -> None:
+        today = datetime.datetime.now(datetime.UTC).date()
+        bench.write("insert into notes select 'sent' where not exists (select 1 from notes)")
+        bench.write("update accounts set cents = 90 where ? > '' and date('now') > ''", str(today))
+
+    report = bench.prove(by_the_clock)
+    assert report.ok
+    assert [each.partition(" at ")[0] for each in report.clocks] == ["datetime.now", "'now'"]
+    assert "test_honest.py:" in report.clocks[0]
+    assert "Not covered: what the handler makes of datetime.now at" in report.sentence
+    assert report.as_dict()["clocks_not_moved"] == report.clocks
+
+
+def test_a_clock_that_was_imported_by_its_name_is_moved(bench: Bench) -> None:
+    def once_a_day(ctx: Context) -> None:
+        bench.write(
+            "insert into notes select ? where not exists (select 1 from notes where text = ?)",
+            *[str(int(by_name() // 86_400))] * 2,
+        )
+
+    report = bench.prove(once_a_day, schedule="late@2")
+    assert [each.verdict for each in report.violations] == ["doubled"]
+    assert report.clocks == []

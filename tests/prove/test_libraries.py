@@ -1,8 +1,11 @@
 """Each library for HTTP: seen before it sends, made to fail, and never taken for another."""
 
 import json
+import threading
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import httpx
 import pytest
 import requests
 
-from oncely import Context, Oncely, Retry
+from oncely import Context, InvalidInput, Nack, Oncely, Retry
 from oncely.prove import Downstream, prove
 from oncely.prove.downstream import Keys
 
@@ -117,6 +120,55 @@ def test_a_refusal_that_is_replayed_leaves_the_job_stuck(app: Oncely) -> None:
     with Downstream(keys="honoured", replays_errors=True) as service:
         report = prove(app, "handler", world=[service], schedule="refuse@1")
     assert [each.verdict for each in report.violations] == ["stuck"]
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_a_request_in_progress_is_refused_with_409(app: Oncely, gives_up: bool) -> None:
+    """Who takes every 4xx for an end gives up a charge that was made."""
+
+    def charge(ctx: Context) -> None:
+        request = urllib.request.Request(service.url, b"charge", {"Idempotency-Key": "order:1"})
+        try:
+            urllib.request.urlopen(request, timeout=30).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise Nack("refused", retryable=not gives_up or error.code >= 500) from None
+
+    app.job("handler", retry=AT_ONCE)(charge)
+    with Downstream(keys="honoured", answers_409=True) as service:
+        report = prove(app, "handler", world=[service], schedule="timeout@1")
+    assert [each.verdict for each in report.violations] == (["stuck"] if gives_up else [])
+    assert not gives_up or "→ 409" in str(report)
+
+
+def test_two_calls_at_once_with_one_key_are_one(app: Oncely) -> None:
+    def statuses(**options: Any) -> list[int]:
+        inside, go_on = threading.Event(), threading.Event()
+
+        def answer(_: Any) -> dict[str, bool]:
+            inside.set()
+            go_on.wait(30)
+            return {"ok": True}
+
+        def post() -> int:
+            headers = {"Idempotency-Key": "order:1"}
+            return requests.post(service.url, data=b"x", headers=headers, timeout=30).status_code
+
+        with (
+            Downstream(keys="honoured", answer=answer, **options) as service,
+            ThreadPoolExecutor() as pool,
+        ):
+            first = pool.submit(post)
+            assert inside.wait(30)
+            second = post()
+            go_on.set()
+            found = [first.result(), second, post()]
+            assert len(service.done) == 1
+            return found
+
+    assert statuses(answers_409=True) == [200, 409, 200]
+    with pytest.raises(InvalidInput, match="ignores keys"):
+        Downstream(answers_409=True)
 
 
 def test_a_downstream_answers(app: Oncely) -> None:

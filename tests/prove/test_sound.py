@@ -140,10 +140,11 @@ def test_a_sound_handler_is_cleared(shop: Shop, kind: str) -> None:
 def test_what_is_in_doubt_as_declared_is_sound(shop: Shop, kind: str) -> None:
     report = shop.prove(kind)
     assert (report.verdict, report.violations) == ("held", []), str(report)
-    assert report.held > 0
     assert report.ok
-    if kind == "verified":
-        assert "woke up after verify had been asked" in str(report)
+    assert (report.held > 0) is (kind != "verified")
+    risks = report.as_dict()["declared_risks"]
+    assert {each["effect"] for each in risks} == ({"fence 'mail'"} if kind == "verified" else set())
+    assert ("fence 'mail' was done twice" in report.sentence) is (kind == "verified")
 
 
 def test_a_doubt_does_not_hide_what_is_beside_it(shop: Shop) -> None:

@@ -9,6 +9,8 @@ import time
 from contextlib import closing
 from typing import Any, Final
 
+from oncely.prove.seams.everywhere import Everywhere
+
 _MOMENTS: Final = ("at", "since")
 _ENDINGS: Final = ("_at", "_until")
 
@@ -31,11 +33,11 @@ class Clock:
     def advance(self, seconds: float) -> None:
         self._shared[:8] = struct.pack("d", self.ahead_seconds + seconds)
 
-    def install(self) -> None:
+    def install(self, everywhere: Everywhere) -> None:
         """In the child: `time.time` tells it. The loop's clock goes on as it did."""
         real, real_ns = time.time, time.time_ns
-        time.time = lambda: real() + self.ahead_seconds
-        time.time_ns = lambda: real_ns() + round(self.ahead_seconds * 1e9)
+        everywhere.replace(real, lambda: real() + self.ahead_seconds)
+        everywhere.replace(real_ns, lambda: real_ns() + round(self.ahead_seconds * 1e9))
 
 
 def let_pass_on_sqlite(path: str, seconds: float) -> None:

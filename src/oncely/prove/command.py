@@ -16,10 +16,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from oncely.model.errors import InvalidInput
 from oncely.prove.explore import prove
 from oncely.prove.page import page
+from oncely.prove.paint import painted
 from oncely.prove.report import Report
 from oncely.prove.world import Table, WorldItem
 from oncely.surface.app import Oncely
-from oncely.surface.cli.say import answer, screen, visible
+from oncely.surface.cli.say import answer, screen
 from oncely.surface.cli.worker import load
 
 
@@ -49,7 +50,7 @@ def run(
     if as_json:
         answer(report.as_dict())
     else:
-        screen().print(visible(str(report)))
+        screen().print(painted(report))
     return 0 if report.ok else 1
 
 

@@ -10,7 +10,8 @@ from oncely.prove.rows import Rows
 
 
 class Database:
-    """One database under proof: `first` is how every schedule finds it, `now` is in use."""
+    """One database under proof: `now` is in use, `first` is how every schedule finds it, once that
+    is known."""
 
     def __init__(self, conninfo: str) -> None:
         from psycopg import conninfo as infos
@@ -22,8 +23,7 @@ class Database:
         self.now = f"oncely_prove_{token}_now"
         self._admin: Any = None
         self._rows: Rows | None = None
-        self._copy(self.name, self.first)
-        self._copy(self.first, self.now)
+        self._copy(self.name, self.now)
 
     def conninfo(self, name: str | None = None) -> str:
         from psycopg import conninfo as infos
@@ -45,7 +45,6 @@ class Database:
 
     def keep(self) -> None:
         """What is in it now is what every schedule begins with."""
-        self._run(f'drop database if exists "{self.first}" with (force)')
         self._copy(self.now, self.first)
         self._rows = Rows.of(self.conninfo())
 

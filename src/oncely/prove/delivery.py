@@ -18,7 +18,7 @@ from oncely.model.errors import InvalidInput
 from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
 from oncely.prove.inherited import Inherited
-from oncely.prove.seams import bring_in, bring_in_whole, install, lines
+from oncely.prove.seams import bring_in, bring_in_whole, clocks, install, lines
 from oncely.prove.watch import (
     CRASHED,
     IMPORTS,
@@ -51,7 +51,10 @@ class Ground:
         self.copies = Copies()
         self.clock = Clock()
         self.inherited = Inherited()
+        self.looks_at_clocks = False
         bring_in_whole()
+        # Once here, so that no child has to import and read what a worker needs.
+        app.worker(queues=[QUEUE])
 
 
 class Child:
@@ -185,11 +188,13 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
             nowhere = os.open(os.devnull, os.O_RDWR)
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
-        ground.clock.install()
+        ground.clock.install(ground.copies.everywhere)
         ground.inherited.leave(watch)
         install(watch, ground.copies)
         if ground.by_line:
             lines.install(watch)
+        if ground.looks_at_clocks:
+            clocks.install(watch)
         worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
         asyncio.run(worker.drain())
     except BaseException:

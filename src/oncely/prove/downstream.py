@@ -38,7 +38,9 @@ class Downstream:
     `ignored`: each request is done; `forgotten`: recognised, but not two days later. `replaces`:
     what is sent to a path replaces what was there, as with PUT. `answer(request)` makes the answer
     to what it did; a GET is answered with what was done at its path, as JSON. `replays_errors`: a
-    refusal is remembered under its key, and given again.
+    refusal is remembered under its key, and given again. `answers_409`: while a request is in
+    progress, another one with its key is refused with 409; one whose caller timed out is in
+    progress until the caller has asked once more.
     """
 
     def __init__(
@@ -48,11 +50,18 @@ class Downstream:
         key_header: str = "Idempotency-Key",
         replaces: bool = False,
         replays_errors: bool = False,
+        answers_409: bool = False,
         answer: Callable[[Request], Any] | None = None,
     ) -> None:
         if keys not in _KEYS:
             raise InvalidInput(f"keys is {keys!r}; expected one of {', '.join(_KEYS)}")
+        if answers_409 and keys == "ignored":
+            raise InvalidInput(
+                "answers_409 is given to a Downstream that ignores keys; expected "
+                "keys='honoured' or keys='forgotten' with it"
+            )
         self.keys = keys
+        self._answers_409 = answers_409
         self._key_header = key_header
         self._replaces = replaces
         self._replays_errors = replays_errors
@@ -96,6 +105,7 @@ class Downstream:
         with self._lock:
             self._done: list[Request] = []
             self._answers: dict[str, tuple[int, bytes]] = {}
+            self._in_progress: set[str] = set()
 
     def let_days_pass(self) -> None:
         if self.keys == "forgotten":
@@ -109,18 +119,37 @@ class Downstream:
                 found = [msgspec.structs.asdict(d) for d in self._done if d.path == request.path]
                 return 200, json.dumps({"done": found}).encode()
             key = request.key if self.keys != "ignored" else None
-            if key is not None and key in self._answers:
-                return None if fault == "lose" else self._answers[key]
+            known = self._known(key)
+            if known is not None:
+                return None if fault == "lose" else known
             if fault == "refuse":
                 refusal = 503, b'{"error": "unavailable"}'
                 if key is not None and self._replays_errors:
                     self._answers[key] = refusal
                 return refusal
             self._done.append(request)
-            answer = 200, json.dumps(self._answer(request)).encode()
+            if key is not None:
+                self._in_progress.add(key)
+        # Not under the lock: `answer` may take its time, and others come meanwhile.
+        answer = 200, json.dumps(self._answer(request)).encode()
+        with self._lock:
             if key is not None:
                 self._answers[key] = answer
-            return None if fault == "lose" else answer
+                if fault != "timeout":
+                    self._in_progress.discard(key)
+        return None if fault == "lose" else answer
+
+    def _known(self, key: str | None) -> tuple[int, bytes] | None:
+        """The answer to a repeat."""
+        if key is None:
+            return None
+        answer = self._answers.get(key)
+        if key in self._in_progress:
+            if answer is not None:
+                self._in_progress.discard(key)  # its caller had timed out, and asks again
+            if self._answers_409 or answer is None:
+                return 409, b'{"error": "a request with this key is in progress"}'
+        return answer
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         downstream = self

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from oncely.model.errors import InvalidInput
 from oncely.prove.plain import as_app
-from oncely.prove.report import Report, Violation
+from oncely.prove.report import Report, Risk, Violation
 from oncely.prove.schedule import Fault, Move, Schedule, parse
 from oncely.prove.seams.http import BY_HTTP
 from oncely.prove.stage import CHILDREN, Play, Stage
+from oncely.prove.timeline import short
 from oncely.prove.verdict import Verdict, differences, judge
 from oncely.prove.watch import Boundary, Note
 from oncely.prove.world import WorldItem
@@ -94,7 +95,9 @@ class _Proof:
     def _learn(self) -> bool:
         """By two clean runs, which must leave the same; whether they do."""
         report, stage = self._report, self._stage
+        stage.ground.looks_at_clocks = True
         first = stage.play(Schedule())
+        stage.ground.looks_at_clocks = False
         _refuse_unfinished(first)
         report.wanted = first.world
         report.boundaries = first.deliveries[0].boundaries
@@ -131,6 +134,8 @@ class _Proof:
             for note in child.messages:
                 if not isinstance(note, Note):
                     continue
+                if note.what == "clock":
+                    self._notice_clock(note)
                 table = note.text.rpartition(".")[2].lower()
                 if note.what == "unobserved" and note.text not in report.unobserved:
                     if custom and note.more == [BY_HTTP]:  # a snapshot may look there
@@ -143,6 +148,12 @@ class _Proof:
                     and note.text not in report.not_compared
                 ):
                     report.not_compared.append(note.text)
+
+    def _notice_clock(self, note: Note) -> None:
+        place = "" if note.text == "SQL" else f" at {short(note.text)}"
+        told = f"{note.more[0]}{place}"
+        if told not in self._report.clocks:
+            self._report.clocks.append(told)
 
     def _explore(self, *, pairs: bool) -> None:
         singles = list(self._singles())
@@ -212,8 +223,8 @@ class _Proof:
             report.not_reached += 1
         verdict, play = self._judge(play)
         if verdict == "doubled" and (name := woken_in_fence(play)):
-            verdict = "held"
-            report.woken.append(name)
+            verdict = "sound"
+            report.risks.append(Risk(name, schedule))
         if verdict == "held":
             report.held += 1
         if verdict in _BROKEN:

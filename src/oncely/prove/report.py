@@ -68,6 +68,14 @@ class Violation(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
+class Risk(msgspec.Struct, frozen=True):
+    """A fence with `verify` whose sender was paused inside its call, and woke up after `verify` had
+    been asked: it was done twice, and no fence of ours can prevent that."""
+
+    effect: str
+    schedule: Schedule
+
+
 class Report(msgspec.Struct):
     kind: str
     schedules: int = 0
@@ -81,8 +89,10 @@ class Report(msgspec.Struct):
     """Tables that were written and are not in the world."""
     unequal: list[Difference] = []
     """How two clean runs differ."""
-    woken: list[str] = []
-    """Fences whose sender woke up in the middle of its call, after their `verify` was asked."""
+    risks: list[Risk] = []
+    """What was done twice, as its handler declares that it may be."""
+    clocks: list[str] = []
+    """Those that the handler reads and that no schedule moves."""
     alike: int = 0
     """Boundaries where a crash leaves the same as one boundary earlier."""
     left_out: int = 0
@@ -101,7 +111,7 @@ class Report(msgspec.Struct):
             return self.violations[0].verdict
         if self.unobserved:
             return "unobserved"
-        return "held" if self.held else "sound"
+        return "held" if self.held or self.risks else "sound"
 
     @property
     def ok(self) -> bool:
@@ -132,8 +142,19 @@ class Report(msgspec.Struct):
         else:
             told = f"No violation in {tried}"
         if self.held:
-            told += f"; {self.held} of them end as declared: in doubt, or verified"
+            told += f"; {self.held} of them end as declared, in doubt"
+        if self.risks:
+            told += (
+                f". In {len(self.risks)} of them {self._risky} was done twice, by a sender that "
+                "woke up inside the call: verify is declared, and cannot prevent that"
+            )
+        if self.clocks:
+            told += f". Not covered: what the handler makes of {', '.join(self.clocks)}"
         return f"{told}."
+
+    @property
+    def _risky(self) -> str:
+        return ", ".join(sorted({each.effect for each in self.risks}))
 
     def _others(self) -> str:
         by_verdict = Counter(each.verdict for each in self.violations)
@@ -155,10 +176,17 @@ class Report(msgspec.Struct):
         lines = [f"unobserved: {each}" for each in self.unobserved]
         if self.not_compared:
             lines.append(f"written, and not compared: {', '.join(sorted(self.not_compared))}")
+        if self.risks:
+            tokens = " ".join(str(each.schedule) for each in self.risks)
+            lines.append(
+                f"declared risk: a sender that was paused inside the call of {self._risky} woke up "
+                "after verify had been asked, and it was done twice; only a key at the other side "
+                f"prevents that\n  {tokens}"
+            )
         lines += [
-            f"as declared: a sender that was paused inside the call of {name} woke up after verify "
-            "had been asked, and it was done twice; only a key at the other side prevents that"
-            for name in sorted(set(self.woken))
+            f"not covered: the handler reads {each}, a clock that no schedule moves; time.time() "
+            "is moved"
+            for each in self.clocks
         ]
         if self.alike:
             lines.append(
@@ -198,6 +226,10 @@ class Report(msgspec.Struct):
                 for each in self.violations
             ],
             "held": self.held,
+            "declared_risks": [
+                {"effect": each.effect, "schedule": str(each.schedule)} for each in self.risks
+            ],
+            "clocks_not_moved": self.clocks,
             "unobserved": self.unobserved,
             "not_compared": self.not_compared,
             "not_deterministic": msgspec.to_builtins(self.unequal),

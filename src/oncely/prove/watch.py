@@ -76,7 +76,16 @@ class Note(msgspec.Struct, frozen=True):
     """Told beside the boundaries: what happened to one, or what could not be seen."""
 
     what: Literal[
-        "unobserved", "written", "struck", "refused", "redis", "saved", "answer", "end", "imports"
+        "unobserved",
+        "written",
+        "struck",
+        "refused",
+        "redis",
+        "saved",
+        "answer",
+        "end",
+        "imports",
+        "clock",
     ]
     text: str
     more: list[str] = []

@@ -17,7 +17,7 @@ from oncely.prove.watch import IMPORTS, Note, Watch
 
 _SEAMS: Final = (store, sqlite, postgres, http, redis, files, audit)
 _LIBRARIES: Final = {
-    "psycopg": ("psycopg",),
+    "psycopg": ("psycopg", "oncely.store.postgres.handler"),
     "asyncpg": ("asyncpg",),
     "redis": ("redis", "redis.asyncio"),
     "httpcore": ("httpcore",),

@@ -16,6 +16,8 @@ from oncely.prove.watch import Action, Watch, knowing
 
 BY_HTTP: Final = "http"
 FAULT_HEADER: Final = "Oncely-Prove-Fault"
+TOLD: Final = ("refuse", "lose", "timeout")
+"""The faults that the other side takes part in."""
 _READS: Final = ("GET", "HEAD", "OPTIONS")
 
 
@@ -55,7 +57,7 @@ def _http_client(watch: Watch) -> None:
         fault = _meet(watch, method, f"{self.host}:{self.port}", url)
         self._oncely_fault = fault
         value = putrequest(self, method, url, *args, **options)
-        if fault in ("refuse", "lose"):
+        if fault in TOLD:
             self.putheader(FAULT_HEADER, fault)
         return value
 
@@ -84,7 +86,7 @@ def _httpcore(watch: Watch, name: str) -> None:
 
     def before(request: Any) -> Action | None:
         fault = _meet(watch, bytes(request.method).decode(), *_target(request.url))
-        if fault in ("refuse", "lose"):
+        if fault in TOLD:
             request.headers = [*request.headers, (FAULT_HEADER.encode(), fault.encode())]
         return fault
 
@@ -124,7 +126,7 @@ def _aiohttp(watch: Watch) -> None:
     async def watched(self: Any, method: str, url: Any, **options: Any) -> Any:
         target = self._build_url(url) if hasattr(self, "_build_url") else URL(url)
         fault = _meet(watch, method, f"{target.host}:{target.port}", target.path_qs)
-        if fault in ("refuse", "lose"):
+        if fault in TOLD:
             options["headers"] = {**(options.get("headers") or {}), FAULT_HEADER: fault}
         with knowing():
             answer = await request(self, method, url, **options)

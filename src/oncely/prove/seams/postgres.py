@@ -7,6 +7,7 @@ import sys
 from typing import Any, Final
 
 from oncely.prove.copies import Copies
+from oncely.prove.seams.clocks import clock_in
 from oncely.prove.seams.names import begins_one, ends_one, first_words, reads, written_table
 from oncely.prove.watch import Watch, knowing, known
 
@@ -30,6 +31,8 @@ def install(watch: Watch, copies: Copies) -> None:
 
 
 def _say(watch: Watch, connection: Any, statement: str, *, in_transaction: bool) -> None:
+    if clock := clock_in(statement):
+        watch.note("clock", "SQL", [clock])
     if table := written_table(statement):
         watch.note("written", table)
     begins, ends = begins_one(statement), ends_one(statement)
@@ -48,6 +51,8 @@ def _say(watch: Watch, connection: Any, statement: str, *, in_transaction: bool)
 def _psycopg(watch: Watch, copies: Copies) -> None:
     from psycopg._connection_base import BaseConnection
     from psycopg._cursor_base import BaseCursor
+
+    from oncely.store.postgres import handler
 
     connection_class: Any = BaseConnection
     cursor_class: Any = BaseCursor
@@ -81,6 +86,13 @@ def _psycopg(watch: Watch, copies: Copies) -> None:
                 _say(watch, self, told, in_transaction=_in_transaction(self))
         return (yield from command(self, text, *args, **options))
 
+    end = handler.end_together
+
+    def end_together(connection: Any, *args: Any) -> Any:
+        _say(watch, connection, "COMMIT", in_transaction=True)
+        return (yield from end(connection, *args))
+
+    handler.end_together = end_together  # type: ignore[assignment]
     connection_class._connect_gen = classmethod(connect_gen)
     connection_class._exec_command = exec_command
     for name in ("_maybe_prepare_gen", "_stream_send_gen", "_start_copy_gen"):

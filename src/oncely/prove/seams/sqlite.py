@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 from weakref import WeakSet
 
 from oncely.prove.copies import Copies
+from oncely.prove.seams.clocks import clock_in
 from oncely.prove.seams.names import (
     begins_one,
     ends_one,
@@ -64,6 +65,8 @@ class _Session:
     def trace(self, statement: str) -> None:
         if _QUIET.match(statement):
             return
+        if clock := clock_in(statement):
+            self._watch.note("clock", "SQL", [clock])
         if table := written_table(statement):
             self._watch.note("written", table)
         begins, ends = begins_one(statement), ends_one(statement)

@@ -19,6 +19,8 @@ from oncely.surface.base import _carried
 
 _ASIDE: Final = {"survey", "reclaim", "renew", "check", "migrate", "fold", "prune"}
 """What a worker does for all, at moments of its own."""
+_ASIDE_ROOMS: Final = {"oncely.store.workers", "oncely.store.traffic", "oncely.store.counters"}
+"""Plans that only tell of workers: nothing of a job hangs on them."""
 _WORDS: Final = {
     "begin": "write the intent of {}",
     "take": "write the entry {}",
@@ -60,7 +62,8 @@ def _watch(watch: Watch, engine: Any) -> None:
         if access != "read":
             # A plan does nothing before it is run. Inside, the write lock would be held already.
             plan = make(False)
-            if plan.__name__ not in _ASIDE:
+            room = plan.gi_frame.f_globals["__name__"]
+            if plan.__name__ not in _ASIDE and room not in _ASIDE_ROOMS:
                 watch.pass_by("store", _told(plan.__name__, plan.gi_frame.f_locals))
             plan.close()
         return real(self, make, access)

@@ -15,11 +15,11 @@ from typing import Final
 import msgspec
 
 _TABLES: Final = """
-    create table charge (
+    create table if not exists charge (
         id integer primary key, order_id integer, key text unique, asked integer default 1
     );
-    create table mail (id integer primary key, order_id integer);
-    create table question (id integer primary key, order_id integer);
+    create table if not exists mail (id integer primary key, order_id integer);
+    create table if not exists question (id integer primary key, order_id integer);
 """
 _CHARGE: Final = """
     insert into charge (order_id, key) values (?, ?)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -60,8 +61,21 @@ class Child:
         self._stdin.close()
 
     def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """It does nothing more until it is told to go on, and does not know it."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Past `subprocess`, which would look first whether it has ended, and so take its end away
+        from whoever waits for that."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
 
     async def ended(self) -> int:
         return await self._process.wait()

@@ -40,7 +40,7 @@ async def run(
     try:
         async with asyncio.timeout(LIMIT_SECONDS), asyncio.TaskGroup() as tasks:
             published = tasks.create_task(publishing.publish(orders, times=times))
-            async with _payment_service(book) as port:
+            async with payment_service(book) as port:
                 working = Working(place, port, record, watcher)
                 operator = Operator(app, book, working, record, watcher)
                 at_work = [tasks.create_task(working.work()) for _ in range(WORKERS)]
@@ -54,12 +54,12 @@ async def run(
             "queues?"
         ) from None
     except BaseExceptionGroup as group:
-        raise _first(group) from None
+        raise first_of(group) from None
     return record
 
 
 @asynccontextmanager
-async def _payment_service(book: Path) -> AsyncIterator[int]:
+async def payment_service(book: Path) -> AsyncIterator[int]:
     async with child(_SERVICE, Assignment(str(book))) as process:
         line = await process.hear()
         if not line:
@@ -107,7 +107,7 @@ def is_held(job: Job) -> bool:
     return any(execution.outcome == "in_doubt" for execution in job.executions)
 
 
-def _first(error: BaseException) -> BaseException:
+def first_of(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -6,21 +6,27 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from oncely.model.errors import EffectNotFound
 from oncely.model.job import Job
 from oncely.surface.app import Oncely
 from oncely.surface.cli.demo.book import read
 from oncely.surface.cli.demo.record import Record, Watcher
-from oncely.surface.cli.demo.working import Working
 
 NAME = "demo"
 NOTE = "looked in the mailbox"
 
 
+class Senders(Protocol):
+    """Who may still be at it."""
+
+    def is_sending(self, order: int) -> bool: ...
+
+
 class Operator:
     def __init__(
-        self, app: Oncely, book: Path, working: Working, record: Record, watcher: Watcher
+        self, app: Oncely, book: Path, working: Senders, record: Record, watcher: Watcher
     ) -> None:
         self._app = app
         self._book = book

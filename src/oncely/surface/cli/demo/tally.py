@@ -75,7 +75,7 @@ def tally(orders: Sequence[int], jobs: Sequence[Job], pages: Pages, record: Reco
         killed_after_outcome=killed["outcome"],
         executions=sum(len(job.executions) for job in jobs),
         recovered=sum(is_recovered(job) for job in jobs),
-        completed=sum(_ends(job) == 1 for job in jobs),
+        completed=sum(ends(job) == 1 for job in jobs),
         held=sum(is_held(job) for job in jobs),
         resolved=_resolved(jobs),
         charges_asked=sum(charge.asked for charge in pages.charges),
@@ -95,7 +95,7 @@ def _done(pages: Pages) -> tuple[Counter[int], Counter[int]]:
     )
 
 
-def _ends(job: Job) -> int:
+def ends(job: Job) -> int:
     return sum(execution.outcome == "completed" for execution in job.executions)
 
 
@@ -121,18 +121,24 @@ def faults(
     return [
         *_effect_faults(tally, jobs, pages, record),
         *_publishing_faults(tally, jobs, record, orders, times),
-        *_working_faults(jobs, record, orders),
+        *working_faults(jobs, record, orders),
     ]
 
 
-def _effect_faults(tally: Tally, jobs: Sequence[Job], pages: Pages, record: Record) -> list[str]:
+def misrecorded(jobs: Sequence[Job], pages: Pages) -> int:
+    """Jobs whose ledger is not what the payment service has in its book."""
     charges = {charge.order: charge.id for charge in pages.charges}
     wrong = 0
     for job in jobs:
         order = job.payload["order_id"]
         known = {effect.name: effect.result for effect in job.effects if effect.state == "done"}
         wrong += known != {"charge": charges.get(order), "receipt": pages.mail_of(order)}
-    return _failed(
+    return wrong
+
+
+def _effect_faults(tally: Tally, jobs: Sequence[Job], pages: Pages, record: Record) -> list[str]:
+    wrong = misrecorded(jobs, pages)
+    return failed(
         {
             f"{tally.lost} charges and mails are lost": tally.lost,
             f"{tally.doubled} charges and mails are doubled": tally.doubled,
@@ -158,7 +164,7 @@ def _publishing_faults(
     wrong = sum(ids.get(answer.order) != answer.job_id for answer in record.answers)
     unheard = [job for job in jobs if job.job_id not in heard]
     strange = sum(not set(job.tags) & set(record.publishers_killed) for job in unheard)
-    return _failed(
+    return failed(
         {
             f"{short.total()} publishes were never answered": short.total(),
             f"{wrong} receipts name another job than the store has": wrong,
@@ -171,14 +177,14 @@ def _publishing_faults(
     )
 
 
-def _working_faults(jobs: Sequence[Job], record: Record, orders: Sequence[int]) -> list[str]:
+def working_faults(jobs: Sequence[Job], record: Record, orders: Sequence[int]) -> list[str]:
     known = {f"{job.job_id}.{e.epoch}" for job in jobs for e in job.executions}
     unknown = sum(_delivery(execution_id) not in known for execution_id in record.executions)
     per_order = Counter(job.payload["order_id"] for job in jobs)
     completed = [job for job in jobs if job.state == "completed"]
     served = {job.payload["order_id"] for job in completed}
     unserved = sum(order not in served for order in orders)
-    doubled = sum(max(0, count - 1) for count in (*per_order.values(), *map(_ends, jobs)))
+    doubled = sum(max(0, count - 1) for count in (*per_order.values(), *map(ends, jobs)))
     foreign = sum(
         job.result not in record.executions
         or _delivery(job.result) != f"{job.job_id}.{job.executions[-1].epoch}"
@@ -188,7 +194,7 @@ def _working_faults(jobs: Sequence[Job], record: Record, orders: Sequence[int]) 
         any(later.epoch <= earlier.epoch for earlier, later in pairwise(job.executions))
         for job in jobs
     )
-    return _failed(
+    return failed(
         {
             f"{unserved} orders have no completed job": unserved,
             f"{doubled} jobs or ends of jobs are doubled": doubled,
@@ -205,5 +211,5 @@ def _delivery(execution_id: str) -> str:
     return execution_id.rpartition(".")[0]
 
 
-def _failed(checks: dict[str, int | bool]) -> list[str]:
-    return [text for text, failed in checks.items() if failed]
+def failed(checks: dict[str, int | bool]) -> list[str]:
+    return [text for text, is_so in checks.items() if is_so]

@@ -81,11 +81,11 @@ def main() -> None:
             lease_seconds=LEASE_SECONDS,
             poll_seconds=0.1,
         )
-        Thread(target=_work_until_dismissed, args=(gate, worker), daemon=True).start()
+        Thread(target=work_until_dismissed, args=(gate, worker), daemon=True).start()
         worker.run()
 
 
-def _work_until_dismissed(gate: Gate, worker: Worker) -> None:
+def work_until_dismissed(gate: Gate, worker: Worker) -> None:
     gate.keep()
     worker.stop()
 

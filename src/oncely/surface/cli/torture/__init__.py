@@ -1,0 +1,1 @@
+"""`oncely torture`: processes are killed, or stopped and continued; what is left is checked."""
