@@ -5,16 +5,18 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from standardwebhooks import Webhook
 
-from oncely import InvalidInput, Job, NewJob, Oncely, Push, PushRefused, PushTarget, Retry
+from oncely import InvalidInput, Job, NewJob, Oncely, Push, PushRefused, PushTarget, Retry, Worker
 from oncely.flow.push_target import Resolve
 from oncely.worker.push import Pusher
 from tests.engine.push_receiver import (
@@ -342,12 +344,39 @@ def test_the_limits_of_the_queue_hold_for_what_is_pushed(app: Oncely) -> None:
         app.set_queue("hooks", rate=(3, 3_600))
         for n in range(5):
             put(app, n)
-        assert send_all(app) == 3
+        with Oncely(app.url) as other:  # of all servers together
+            assert send_all(app) + send_all(other) == 3
         app.set_queue("hooks", rate=None)
         app.pause("hooks")
         assert send_all(app) == 0
         app.resume("hooks")
         assert send_all(app) == 2
+
+
+def test_the_concurrency_of_a_target_holds_over_all_servers(app: Oncely) -> None:
+    lock, at_once, most = threading.Lock(), 0, 0
+
+    def slowly(peer: socket.socket, request: Request) -> None:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.01)
+        with lock:
+            at_once -= 1
+        OK(peer, request)
+
+    with receiver(slowly) as there:
+        to(app, there)
+        app.set_queue("hooks", concurrency=2)
+        app.enqueue_many(NewJob("k", n, queue="hooks") for n in range(20))
+
+        async def both() -> None:
+            with Oncely(app.url) as other:
+                await asyncio.gather(*_runs([app, other], lambda: len(there.requests) >= 20))
+
+        asyncio.run(both())
+    assert most == 2
 
 
 def test_after_failures_in_a_row_nothing_is_sent(app: Oncely) -> None:
@@ -483,3 +512,25 @@ def test_a_second_stop_does_not_wait(app: Oncely) -> None:
 
         asyncio.run(stop_twice())
     assert [e.outcome for e in job(app, job_id).executions] == ["released"]
+
+
+def test_whoever_looks_sees_the_pusher_as_one_worker(app: Oncely) -> None:
+    seen: list[Worker] = []
+    with receiver() as there:
+        to(app, there)
+        app.set_queue("more", push=Push(there.url, secret=SECRET))
+        put(app)
+
+        def reached() -> bool:
+            seen.extend(app.workers())
+            return bool(seen and there.requests)
+
+        pusher = app.pusher(concurrency=5)
+        assert pusher._about() is None, "a server without a target is no worker"
+        asyncio.run(until(app, pusher, reached))
+    assert len({each.name for each in seen}) == 1
+    assert (seen[0].queues, seen[0].pushes, seen[0].concurrency) == (["hooks", "more"], True, 5)
+    assert app.workers() == []
+    ran = app.traffic().latency("ran", queue="hooks", kind="order.paid")
+    assert ran is not None
+    assert ran.count == 1

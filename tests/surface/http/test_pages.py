@@ -5,12 +5,13 @@ from pathlib import Path
 
 import msgspec
 
-from oncely import Oncely
+from oncely import InvalidInput, Oncely
+from oncely.model.keys import check_key
 from oncely.surface.http.endpoint import ALWAYS, GUARDED, WITH_BODY
 from oncely.surface.http.openapi import document
 from oncely.surface.http.problem import PROBLEMS
 from oncely.surface.http.table import TABLE
-from oncely.surface.http.types import Publish, QueuePolicy
+from oncely.surface.http.types import KEY, Publish, QueuePolicy
 from tests.surface.http.server import Client, in_thread
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -38,6 +39,22 @@ def test_every_field_of_publish_and_policy_is_explained() -> None:
     for kind in (Publish, QueuePolicy):
         for field in msgspec.structs.fields(kind):
             assert re.search(rf"^\| [^|]*`{field.encode_name}`", HTTP, re.MULTILINE), field.name
+
+
+def test_the_pattern_of_keys_is_what_is_taken() -> None:
+    pattern = re.compile(str(KEY["pattern"]))
+
+    def taken(key: str) -> bool:
+        try:
+            check_key(key, "key")
+        except InvalidInput:
+            return False
+        return True
+
+    letters = [chr(n) for n in (*range(0xD800), *range(0xE000, 0x11000))]
+    for form in ("{}", "a{}b"):
+        keys = [form.format(letter) for letter in letters]
+        assert [key for key in keys if taken(key) != bool(pattern.fullmatch(key))] == []
 
 
 def test_every_metric_is_listed(app: Oncely) -> None:

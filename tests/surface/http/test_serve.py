@@ -154,7 +154,7 @@ def test_what_is_under_way_comes_to_its_end_when_it_is_told_to_stop(url: str, ap
             assert idle.get("/readyz").status_code == 200
             host, _, port = server.url.removeprefix("http://").partition(":")
             with socket.create_connection((host, int(port)), timeout=30) as connection:
-                head = "POST /v1/queues/q/jobs HTTP/1.1\r\nHost: x\r\nX-Request-Id: half\r\n"
+                head = "POST /v1/queues/q/jobs HTTP/1.1\r\nHost: [::]\r\nX-Request-Id: half\r\n"
                 kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
                 connection.sendall(f"{head}{kind}".encode() + body[:10])
                 until(lambda: idle.get("/healthz").status_code == 200)

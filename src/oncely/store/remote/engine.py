@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Final, NoReturn, TypeVar
 
@@ -13,13 +12,12 @@ from oncely.store.plan import Plan
 from oncely.store.remote import enqueue, ledger, look, steer, work
 from oncely.store.remote.carry import carry
 from oncely.store.remote.listen import RemoteSource
-from oncely.store.remote.server import Lost, Server
+from oncely.store.remote.server import Server
 from oncely.store.sql import Library
 
 T = TypeVar("T")
 _CARRIERS: Final = (enqueue, look, steer, work, ledger)
 """Imported, they have told what they carry."""
-_WAITS_SECONDS: Final = (0.1, 0.4, 1.0)
 _RESULT_SECONDS: Final = 0.2
 """A server tells of no results, so those who wait look so often."""
 
@@ -35,14 +33,7 @@ class RemoteEngine:
     def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:  # noqa: ARG002
         """A request without an answer is repeated: what a repeat means the plan knows, and the key
         of an enqueue was made before."""
-        again = False
-        for seconds in _WAITS_SECONDS:
-            try:
-                return carry(make(again), self._server)
-            except Lost:
-                again = True
-            time.sleep(seconds)
-        return carry(make(again), self._server)
+        return self._server.insist(lambda again: carry(make(again), self._server))
 
     @property
     def library(self) -> Library:

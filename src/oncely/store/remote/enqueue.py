@@ -2,79 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
 from oncely.model.draft import Draft
-from oncely.model.errors import InvalidInput, KeyConflict
+from oncely.model.errors import InvalidInput, KeyConflict, OncelyError, StoreUnavailable
 from oncely.model.job import Receipt
 from oncely.model.transition import State
 from oncely.store import admit as admitting
 from oncely.store.remote.carry import carries
-from oncely.store.remote.server import Server
+from oncely.store.remote.server import Lost, Server
 
 BATCH_LIMIT: Final = 1_000
+_BATCH_BYTES: Final = 8 * 1024 * 1024
+"""A server takes twice as much unless it is told otherwise."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @carries(admitting.admit)
-def admit(server: Server, drafts: Sequence[Draft]) -> list[Receipt]:
+def admit(server: Server, drafts: Sequence[Draft]) -> list[Receipt | OncelyError]:
     """Of several callers, who need not be stored together."""
-    if len(drafts) == 1:
-        return [_publish(server, drafts[0])]
-    parts: dict[Any, list[Draft]] = {}
+    lots: dict[Any, list[Draft]] = {}
     for draft in drafts:
-        parts.setdefault((draft.queue, draft.traceparent), []).append(draft)
-    found: dict[str, Receipt] = {}
-    for (queue, _), part in parts.items():
-        receipts = _publish_all(server, queue, part)
-        found.update((draft.id, receipt) for draft, receipt in zip(part, receipts, strict=True))
+        lots.setdefault((draft.queue, draft.traceparent), []).append(draft)
+    found: dict[str, Receipt | OncelyError] = {}
+    for lot in lots.values():
+        for part in _parts(lot):
+            answers = _each(server, part)
+            found.update((draft.id, answer) for draft, answer in zip(part, answers, strict=True))
     return [found[draft.id] for draft in drafts]
+
+
+def _each(server: Server, drafts: Sequence[Draft]) -> Sequence[Receipt | OncelyError]:
+    """An answer to each. A batch is refused as a whole, so those who had to do with the reason are
+    found by halving it, and the others are stored."""
+    try:
+        return server.insist(lambda _: _publish(server, drafts))
+    except StoreUnavailable as error:
+        return [StoreUnavailable(str(error)) for _ in drafts]
+    except OncelyError as error:
+        if len(drafts) == 1:
+            return [error]
+    middle = len(drafts) // 2
+    return [*_each(server, drafts[:middle]), *_each(server, drafts[middle:])]
 
 
 @carries(admitting.admit_all)
 def admit_all(server: Server, drafts: Sequence[Draft]) -> list[Receipt]:
-    queues = {draft.queue for draft in drafts}
-    if len(queues) > 1 or len(drafts) > BATCH_LIMIT:
+    """One request is stored whole or not at all. More than that takes several: only with keys of
+    the caller's, since then the call can be repeated if it ends in the middle."""
+    parts = list(_parts(drafts))
+    if len(parts) > 1 and not all(draft.idempotency_key for draft in drafts):
         raise InvalidInput(
-            f"these are {len(drafts):,} jobs for {len(queues)} queues; over HTTP all or none is "
-            f"kept for up to {BATCH_LIMIT:,} jobs of one queue: make a call for each such part, "
-            "with idempotency keys. Nothing was stored"
+            f"these are {len(drafts):,} jobs, more than one request takes ({BATCH_LIMIT:,} jobs or "
+            f"{_BATCH_BYTES >> 20} MiB), and not all of them have an idempotency key: give each "
+            "one, so that the call can be sent in parts and repeated, or make smaller calls. "
+            "Nothing was stored"
         )
-    return _publish_all(server, queues.pop(), drafts) if drafts else []
+    receipts: list[Receipt] = []
+    for part in parts:
+        try:
+            receipts += server.insist(lambda _, part=part: _publish(server, part))  # type: ignore[misc]
+        except OncelyError as error:
+            if receipts:
+                error.args = (_partly(len(receipts), error),)
+            if isinstance(error, Lost):
+                raise StoreUnavailable(*error.args) from error  # insisted on already
+            raise
+    return receipts
 
 
-def _publish(server: Server, draft: Draft) -> Receipt:
-    body = server.post(
-        f"/v1/queues/{draft.queue}/jobs",
-        _item(draft),
-        queue=draft.queue,
-        key=draft.idempotency_key,
-        job_id=None,
-        traceparent=draft.traceparent,
+def _partly(stored: int, error: OncelyError) -> str:
+    return (
+        f"the first {stored:,} jobs of this call are stored, and not the rest. Repeat it with the "
+        f"same keys when this is mended: {error}"
     )
-    return _receipt(draft, msgspec.json.decode(body, type=_Published))
 
 
-def _publish_all(server: Server, queue: str, drafts: Sequence[Draft]) -> list[Receipt]:
+def _parts(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
+    start = size = 0
+    for end, draft in enumerate(drafts):
+        size += len(draft.payload)
+        if end > start and (end - start == BATCH_LIMIT or size > _BATCH_BYTES):
+            yield drafts[start:end]
+            start, size = end, len(draft.payload)
+    if drafts:
+        yield drafts[start:]
+
+
+def _publish(server: Server, drafts: Sequence[Draft]) -> list[Receipt]:
+    """One request: all of them or none."""
+    queues = {draft.queue for draft in drafts}
     try:
-        body = server.post(
-            f"/v1/queues/{queue}/jobs/batch",
-            {"jobs": [_item(draft) for draft in drafts]},
-            traceparent=drafts[0].traceparent,
-        )
+        if len(drafts) == 1:
+            content: dict[str, Any] = _item(drafts[0])
+            path = f"/v1/queues/{drafts[0].queue}/jobs"
+        elif len(queues) == 1:
+            content = {"jobs": [_item(draft) for draft in drafts]}
+            path = f"/v1/queues/{drafts[0].queue}/jobs/batch"
+        else:
+            content = {"jobs": [{"queue": draft.queue, **_item(draft)} for draft in drafts]}
+            path = "/v1/jobs/batch"
+        body = server.post(path, content, traceparent=drafts[0].traceparent)
     except KeyConflict as error:
-        # Which of the keys it is the words say; the first that is in them is the one.
-        keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key]
-        named = [key for key in keys if repr(key) in str(error)]
-        error.queue, error.key = queue, max(named or keys, key=len)
-        error.job_id = getattr(error, "job_id", None)
+        _name(error, drafts)
         raise
-    results = msgspec.json.decode(body, type=_PublishedBatch).results
+    if len(drafts) == 1:
+        results = [msgspec.json.decode(body, type=_Published)]
+    else:
+        results = msgspec.json.decode(body, type=_PublishedBatch).results
     return [_receipt(draft, told) for draft, told in zip(drafts, results, strict=True)]
+
+
+def _name(error: KeyConflict, drafts: Sequence[Draft]) -> None:
+    """Which of the keys it is the words say."""
+    keyed = [draft for draft in drafts if draft.idempotency_key]
+    words = str(error)
+    named = [
+        draft for draft in keyed if f"{draft.idempotency_key!r} in queue {draft.queue!r}" in words
+    ]
+    one = (named or keyed)[0]
+    error.queue, error.key = one.queue, str(one.idempotency_key)
+    error.job_id = getattr(error, "job_id", None)
 
 
 class _Published(msgspec.Struct):

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
+from oncely.model.audit import AuditEntry
 from oncely.model.counter import Counter
 from oncely.model.health import KeyHealth
 from oncely.model.job import Job
 from oncely.model.story import Story
-from oncely.model.transition import ENDED, State
+from oncely.model.traffic import Last, Traffic
+from oncely.model.transition import ENDED
+from oncely.model.worker import Worker
+from oncely.store import audit as audits
 from oncely.store import counters as counting
-from oncely.store import look, steer
+from oncely.store import listing, look, steer
 from oncely.store import story as stories
+from oncely.store import traffic as traffics
+from oncely.store import workers as working
+from oncely.store.listing import Wanted
 from oncely.store.remote import wire
 from oncely.store.remote.carry import carries, model, restored
 from oncely.store.remote.server import Server
@@ -28,12 +36,24 @@ def get(server: Server, job_id: str) -> Job | None:
     return None if body is None else model(Job, body)
 
 
-@carries(look.jobs)
-def jobs(
-    server: Server, state: State | None, kind: str | None, queue: str | None, limit: int
-) -> list[Job]:
-    query = {"state": state, "kind": kind, "queue": queue}
+@carries(listing.jobs)
+def jobs(server: Server, wanted: Wanted, limit: int) -> list[Job]:
+    query = {
+        "state": wanted.state,
+        "kind": wanted.kind,
+        "queue": wanted.queue,
+        "groupKey": wanted.group_key,
+        "tag": wanted.tag,
+        "key": wanted.key,
+        "createdFrom": None if wanted.since == look.FIRST else _moment(wanted.since),
+        "createdUntil": None if wanted.until == look.LAST else _moment(wanted.until),
+    }
     return _pages(server, "/v1/jobs", query, None, limit)
+
+
+def _moment(job_id: str) -> str:
+    milliseconds = int(job_id[:8] + job_id[9:13], 16)
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
 
 
 @carries(steer.failed_after)
@@ -84,7 +104,32 @@ def counters(server: Server) -> list[Counter]:
     return [restored(Counter, each) for each in told.counters]
 
 
+@carries(audits.entries)
+def entries(
+    server: Server,
+    limit: int,
+    before: str | None,
+    about: str | None,
+    name: str | None,
+    by: str | None,
+) -> list[AuditEntry]:
+    query = {"limit": limit, "cursor": before, "about": about, "name": name, "by": by}
+    told = msgspec.json.decode(server.get("/v1/audit", query), type=wire.AuditPage)
+    return [restored(AuditEntry, each) for each in told.entries]
+
+
 @carries(counting.key_health)
 def key_health(server: Server) -> list[KeyHealth]:
     told = msgspec.json.decode(server.get("/v1/keys"), type=wire.KeyHealths)
     return [restored(KeyHealth, each) for each in told.kinds]
+
+
+@carries(working.workers)
+def workers(server: Server) -> list[Worker]:
+    told = msgspec.json.decode(server.get("/v1/workers"), type=wire.Workers)
+    return [restored(Worker, each) for each in told.workers]
+
+
+@carries(traffics.traffic)
+def traffic(server: Server, last: Last) -> Traffic:
+    return model(Traffic, server.get("/v1/traffic", {"last": last}))

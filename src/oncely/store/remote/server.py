@@ -1,12 +1,14 @@
 """The line to a server: one request and its answer, and clear words for every trouble.
 
-Nothing is repeated here; whoever asks knows what a repeat means.
+A request is repeated only for those who insist: whoever asks knows what a repeat means.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
@@ -20,6 +22,8 @@ from oncely.store.remote import refusals
 
 _KEY: Final = re.compile(r"[!-~]+")
 TIMEOUT: Final = httpx2.Timeout(30.0, connect=5.0)
+_WAITS_SECONDS: Final = (0.1, 0.4, 1.0)
+T = TypeVar("T")
 
 
 class Lost(StoreUnavailable):
@@ -48,6 +52,18 @@ class Server:
     def close(self) -> None:
         self._closed = True
         self._client.close()
+
+    def insist(self, ask: Callable[[bool], T]) -> T:
+        """Ask until there is an answer, a few times. `ask` is told whether it was asked before and
+        the answer was lost."""
+        again = False
+        for seconds in _WAITS_SECONDS:
+            try:
+                return ask(again)
+            except Lost:
+                again = True
+            time.sleep(seconds)
+        return ask(again)
 
     def get(self, path: str, query: dict[str, Any] | None = None, **known: Any) -> bytes:
         given = {name: value for name, value in (query or {}).items() if value is not None}

@@ -19,6 +19,7 @@ from typing import (
 import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, UnsetType
 
+from oncely.model.audit import AuditEntry
 from oncely.model.counter import Counter
 from oncely.model.effect import ARGUMENTS_LIMIT, Source, Verb
 from oncely.model.flow import COUNT_LIMIT, RATE_LEAST_SECONDS, RATE_LIMIT_SECONDS, Group, Queue
@@ -26,6 +27,8 @@ from oncely.model.health import KeyHealth
 from oncely.model.keys import KEY_LIMIT
 from oncely.model.outcome import ERROR_LIMIT
 from oncely.model.retry import MAX_ATTEMPTS
+from oncely.model.traffic import BOUNDS, Measure
+from oncely.model.worker import Worker
 from oncely.store.claim import Claimed
 from oncely.store.deliver import Recovered
 
@@ -105,6 +108,8 @@ if TYPE_CHECKING:
     GroupTold = Any
     CounterTold = Any
     KeyHealthTold = Any
+    WorkerTold = Any
+    AuditEntryTold = Any
 else:
     ClaimedTold = mirrored(Claimed)
     RecoveredTold = mirrored(Recovered)
@@ -112,6 +117,8 @@ else:
     GroupTold = mirrored(Group)
     CounterTold = mirrored(Counter)
     KeyHealthTold = mirrored(KeyHealth)
+    WorkerTold = mirrored(Worker)
+    AuditEntryTold = mirrored(AuditEntry)
 
 
 class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -196,6 +203,36 @@ class Reclaim(Asked, frozen=True):
 
 class Reclaimed(Told, frozen=True):
     jobs: list[RecoveredTold]
+
+
+class SampleSent(Asked, frozen=True):
+    """How long executions took: how many there were in each bucket."""
+
+    measure: Measure
+    queue: Name
+    kind: Name
+    buckets: Annotated[
+        dict[Annotated[int, Meta(ge=0, le=len(BOUNDS))], Annotated[int, Meta(ge=1, le=10**9)]],
+        Meta(description="Of the buckets of traffic, by their number"),
+    ]
+
+
+class Report(Asked, frozen=True):
+    """The worker is there, and says what it will of itself; or it `leaves`."""
+
+    worker_id: WorkerId
+    host: Annotated[str, Meta(max_length=200)] | None = None
+    pid: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
+    queues: Annotated[list[Name], Meta(max_length=EXCHANGE_LIMIT)] | None = None
+    concurrency: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
+    version: Annotated[str, Meta(max_length=100)] | None = None
+    running: Annotated[int, Meta(ge=0, lt=2**31)] = 0
+    samples: Annotated[list[SampleSent], Meta(max_length=EXCHANGE_LIMIT)] = []
+    leaves: bool = False
+
+
+class Reported(Told, frozen=True):
+    """What there is to say to it: nothing so far."""
 
 
 class Wait(Asked, frozen=True):
@@ -294,5 +331,16 @@ class Counters(Told, frozen=True):
     counters: list[CounterTold]
 
 
+class Workers(Told, frozen=True):
+    workers: list[WorkerTold]
+
+
 class KeyHealths(Told, frozen=True):
     kinds: list[KeyHealthTold]
+
+
+class AuditPage(Told, frozen=True):
+    """The newest first. `nextCursor` goes into `cursor` of the next request; null at the end."""
+
+    entries: list[AuditEntryTold]
+    next_cursor: str | None

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
+from oncely.model.worker import About
+from oncely.store import audit, deliver, lanes, requests, swap, traffic, upkeep, workers
 from oncely.store import counters as counting
-from oncely.store import deliver, lanes, requests, swap, upkeep
 from oncely.store.claim import Claimed
 from oncely.store.deliver import Recovered, Settlement
 from oncely.store.lanes import Outlook
@@ -16,6 +17,7 @@ from oncely.store.plan import Plan
 from oncely.store.remote import wire
 from oncely.store.remote.carry import carries, restored
 from oncely.store.remote.server import Server
+from oncely.store.traffic import Sample
 
 _EVERY: Final = "*"
 
@@ -112,6 +114,30 @@ def reclaim(server: Server, limit: int) -> list[Recovered]:
     return [restored(Recovered, each) for each in told.jobs]
 
 
+@carries(workers.report)
+def report(
+    server: Server, name: str, me: About | None, running: int, samples: Sequence[Sample]
+) -> int:
+    if me is None:
+        leave(server, name, samples)
+    else:
+        server.post("/v1/worker/report", _report(name, samples, me=me, running=running))
+    return 0
+
+
+@carries(workers.leave)
+def leave(server: Server, name: str, samples: Sequence[Sample]) -> None:
+    server.post("/v1/worker/report", _report(name, samples, leaves=True))
+
+
+def _report(name: str, samples: Sequence[Sample], **told: Any) -> wire.Report:
+    me: About = told.pop("me", About(name))
+    fields = {key: value for key, value in msgspec.structs.asdict(me).items() if key != "name"}
+    del fields["pushes"]
+    sent = [wire.SampleSent(**msgspec.structs.asdict(each)) for each in samples]
+    return wire.Report(worker_id=name, samples=sent, **fields, **told)
+
+
 def _answer(plan: Callable[..., Plan[Any]], make: Callable[[], Any]) -> None:
     carries(plan)(lambda _: make())
 
@@ -125,3 +151,6 @@ _answer(upkeep.prune_effects, bool)
 _answer(requests.prune, int)
 _answer(counting.fold, int)
 _answer(counting.count, lambda: None)
+_answer(traffic.prune, lambda: None)
+_answer(workers.forget, lambda: None)
+_answer(audit.prune, int)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any, Final
 
+import msgspec
 from cyclopts import Parameter
 
 from oncely.model.errors import InvalidInput
 from oncely.model.flow import Group, Queue
+from oncely.model.push import Mode, Push
 from oncely.store.limits import COUNT_LIMIT
 from oncely.surface.app import Oncely
 from oncely.surface.cli.options import DEFAULTS, Options
@@ -15,6 +18,8 @@ from oncely.surface.cli.place import opened
 from oncely.surface.cli.say import answer, screen, visible
 
 _NONE: Final = "none"
+_OF_GROUPS: Final = ("concurrency", "rate")
+SECRET_NAME: Final = "ONCELY_PUSH_SECRET"
 
 
 def queues(
@@ -38,30 +43,57 @@ def queues(
         str | None,
         Parameter(metavar="SECONDS", help="For jobs whose kind has none; `none` lifts it."),
     ] = None,
+    push_url: Annotated[
+        str | None,
+        Parameter(metavar="URL", help="The server sends its jobs there; `none`: workers do them."),
+    ] = None,
+    push_secret: Annotated[
+        str | None,
+        Parameter(
+            metavar="SECRET",
+            help="Signs what is sent; two, with a comma, while the receiver changes. Better in "
+            f"${SECRET_NAME}: others can see command lines.",
+        ),
+    ] = None,
+    push_mode: Annotated[
+        Mode | None, Parameter(help="Whether a 2xx ends a job, or only accepts it.")
+    ] = None,
+    require_key: Annotated[
+        bool | None, Parameter(help="Over HTTP, refuse to enqueue without an idempotency key.")
+    ] = None,
     group: Annotated[
         bool,
         Parameter(negative="", show_default=False, help="NAME is the key of a group, not a queue."),
     ] = False,
     options: Options = DEFAULTS,
 ) -> None:
-    """List the queues; limit, pause or resume one.
+    """List the queues; limit, pause or resume one, or have its jobs pushed to a URL.
 
     What is set holds for all workers from their next claim on. With --group it is
     about groups: those that have a limit or a pause.
 
         $ oncely queues
         $ oncely queues --set payments --concurrency 10 --rate 100/60
+        $ oncely queues --set hooks --push-url https://example.com/jobs
         $ oncely queues --group --pause acme
     """
     asked = {"pause": pause, "resume": resume, "set": set}
     steps = [(verb, name) for verb, name in asked.items() if name is not None]
     if len(steps) > 1:
-        given = " and ".join(f"--{verb}" for verb, _ in steps)
-        raise InvalidInput(f"{given} are given; expected one of them")
+        verbs = " and ".join(f"--{verb}" for verb, _ in steps)
+        raise InvalidInput(f"{verbs} are given; expected one of them")
     changes = _changes(concurrency, rate, timeout)
-    if changes and set is None:
-        raise InvalidInput(f"--{next(iter(changes))} goes with --set NAME")
+    if require_key is not None:
+        changes["require_key"] = require_key
+    target = _Target(push_url, push_secret, push_mode)
+    given = [option.replace("_", "-") for option in (*changes, *target.given)]
+    if given and set is None:
+        raise InvalidInput(f"--{given[0]} goes with --set NAME")
+    if group and (wrong := [option for option in given if option not in _OF_GROUPS]):
+        raise InvalidInput(f"--{wrong[0]} is for queues; a group has --concurrency and --rate")
     with opened(options) as app:
+        if set is not None and target.given:
+            changes["push"] = target.of(app, set)
         for verb, name in steps:
             _steer(app, verb, name, changes, group=group)
         names = [name for _, name in steps]
@@ -74,14 +106,36 @@ def queues(
 
 def _steer(app: Oncely, verb: str, name: str, changes: dict[str, Any], *, group: bool) -> None:
     if verb == "set" and group:
-        if "timeout" in changes:
-            raise InvalidInput("--timeout is for queues; a group has --concurrency and --rate")
         app.set_group(name, **changes)
     elif verb == "set":
         app.set_queue(name, **changes)
     else:
         act = app.pause if verb == "pause" else app.resume
         act(group=name) if group else act(name)
+
+
+class _Target(msgspec.Struct, frozen=True):
+    """The push target as it is asked for. What is not given stays as it is."""
+
+    url: str | None
+    secret: str | None
+    mode: Mode | None
+
+    @property
+    def given(self) -> list[str]:
+        options = {"push_url": self.url, "push_secret": self.secret, "push_mode": self.mode}
+        return [option for option, value in options.items() if value is not None]
+
+    def of(self, app: Oncely, queue: str) -> Push | None:
+        if self.url == _NONE:
+            return None
+        found = [each.push for each in app.queues() if each.name == queue and each.push]
+        if self.url is None and not found:
+            raise InvalidInput(f"queue {queue!r} is not pushed anywhere; expected --push-url too")
+        url = self.url or found[0].url
+        mode = self.mode or (found[0].mode if found else "sync")
+        secret = self.secret or os.environ.get(SECRET_NAME)
+        return Push(url, secret.split(",") if secret else None, mode)
 
 
 def _changes(concurrency: str | None, rate: str | None, timeout: str | None) -> dict[str, Any]:
@@ -124,7 +178,10 @@ def _show_queues(found: list[Queue], options: Options) -> None:
         if queue.retry is not None:
             policy.append(f"{queue.retry.max_attempts} attempts")
         if queue.push is not None:
-            policy.append(f"pushed to {visible(queue.push.url)}")
+            waits = ", which says how they end" if queue.push.mode == "ack" else ""
+            policy.append(f"pushed to {visible(queue.push.url)}{waits}")
+        if queue.require_key:
+            policy.append("only with keys")
         _line(
             queue.name, [f"{many} waiting", f"{queue.running:,} running", *_limits(queue), *policy]
         )

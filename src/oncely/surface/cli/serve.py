@@ -31,7 +31,7 @@ def serve(
         Parameter(
             negative="",
             show_default=False,
-            help="Listen on any address though the store has no token: no key is needed.",
+            help="Listen on any address though the store has no token or user: no key is needed.",
         ),
     ] = False,
     requests_per_second: Annotated[
@@ -49,9 +49,18 @@ def serve(
     access_log: Annotated[
         bool, Parameter(negative="--no-access-log", help="A line for each request.")
     ] = True,
+    redact: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="NAME",
+            negative="",
+            env_var="ONCELY_REDACT",
+            help="A field that the dashboard never shows; may be repeated.",
+        ),
+    ] = (),
     options: Options = DEFAULTS,
 ) -> int:
-    """Serve the HTTP API until SIGTERM or SIGINT.
+    """Serve the HTTP API and the dashboard until SIGTERM or SIGINT.
 
     It listens on this machine only, unless --host says otherwise; then the store
     must have a token (`oncely token create`). A first signal lets running requests
@@ -79,6 +88,8 @@ def serve(
         max_body_bytes=max_body_bytes,
         max_batch_bytes=max_batch_bytes,
         requests_per_second=requests_per_second,
+        open_to_everyone=open_to_everyone,
+        redact=redact,
     )
     quiet = ("uvicorn.error",) if access_log else ("uvicorn.error", "oncely.access")
     inherited = os.environ.get(_LISTENING)
@@ -88,13 +99,13 @@ def serve(
             run(Service(app, settings), listening, grace_seconds=grace_seconds)
         return 0
     with opened(options, create=True) as app:
-        known = bool(app.tokens())
+        known = bool(app.tokens() or app.users())
         with listen(host, port) as listening:
             if not (known or open_to_everyone or is_loopback(listening)):
                 raise InvalidInput(
-                    f"{host} can be reached from other machines, and the store has no token: make "
-                    "one with `oncely token create --scope publish,read`, or say "
-                    "--open-to-everyone"
+                    f"{host} can be reached from other machines, and the store has neither a "
+                    "token nor a user: make one with `oncely token create --scope publish,read` or "
+                    "`oncely user create NAME --role operator`, or say --open-to-everyone"
                 )
             _announce(address_of(listening), options)
             if processes == 1:
@@ -119,7 +130,7 @@ def _announce(address: str, options: Options) -> None:
     if options.json:
         answer({"url": address, "pid": os.getpid()})
     else:
-        screen().print(f"listening on {address}")
+        screen().print(f"listening on {address}, dashboard at {address}/dashboard")
     sys.stdout.flush()
 
 

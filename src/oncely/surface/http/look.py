@@ -10,10 +10,12 @@ import msgspec
 from oncely.model.draft import check_name
 from oncely.model.errors import InvalidInput
 from oncely.model.job import Effect, Job
-from oncely.store import look
-from oncely.store.look import Leaf
+from oncely.store import listing
+from oncely.store.listing import Leaf
+from oncely.store.look import FIRST
 from oncely.store.plan import Plan
 from oncely.surface.base import is_job_id
+from oncely.surface.choosing import chosen
 from oncely.surface.http.endpoint import Answer, Call, Endpoint, absent
 from oncely.surface.http.publish import made_at
 from oncely.surface.http.types import (
@@ -37,11 +39,20 @@ async def look_at_job(call: Call[None, None]) -> Answer:
 
 async def list_jobs(call: Call[None, JobsQuery]) -> Answer:
     query = call.query
+    wanted = chosen(
+        state=query.state,
+        kind=query.kind,
+        group_key=query.group_key,
+        tag=query.tag,
+        key=query.key,
+        created_from=query.created_from,
+        created_until=query.created_until,
+    )
     return await _page(
         call,
         query,
-        lambda queue: look.page(
-            query.state, query.kind, queue, query.limit, query.cursor or look.LAST
+        lambda queue: listing.page(
+            msgspec.structs.replace(wanted, queue=queue), query.limit, query.cursor
         ),
         newest_first=True,
     )
@@ -52,8 +63,8 @@ async def list_dlq(call: Call[None, DlqQuery]) -> Answer:
     return await _page(
         call,
         query,
-        lambda queue: look.failed_page(
-            query.cursor or look.FIRST,
+        lambda queue: listing.failed_page(
+            query.cursor or FIRST,
             kind=query.kind,
             queue=queue,
             error=query.error,
@@ -74,10 +85,19 @@ async def _page(
         raise InvalidInput("cursor is not one of ours; expected nextCursor of the page before")
     if query.kind is not None:
         check_name(query.kind, "kind")
+    queues = queues_of(call, query.queue)
+    if isinstance(query, JobsQuery) and query.key is not None and len(queues) > 1:
+        # What has a key is found however old it is: one look, and what the token may not see is
+        # left out, rather than a look for each queue and what lies beyond the first end left out.
+        leaf = await call.service.ask(lambda _: plan(None))
+        seen = [job for job in leaf.jobs if job.queue in queues]
+        return Answer(Page([shown(job) for job in seen], leaf.last))
     leaves = [
         await call.service.ask(lambda _, queue=queue: plan(queue))  # type: ignore[misc]
-        for queue in queues_of(call, query.queue)
+        for queue in queues
     ]
+    if len(leaves) == 1:
+        return Answer(Page([shown(job) for job in leaves[0].jobs], leaves[0].last))
     found = sorted(
         (job for leaf in leaves for job in leaf.jobs),
         key=lambda job: job.job_id,

@@ -22,6 +22,8 @@ _HELP: Final[dict[str, str]] = {
     "effects": "Effects that were recorded",
     "held": "Jobs that were held in doubt",
     "resolved": "Effects in doubt that somebody decided",
+    "drills": "Completed jobs that were delivered once more",
+    "drill_effects": "What drills met: recognised, or it would have been repeated",
 }
 
 

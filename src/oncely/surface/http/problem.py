@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from oncely.model import errors
+from oncely.store.remote.wire import camel
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -124,6 +126,9 @@ _CODES: Final[dict[type[errors.OncelyError], str]] = {
     errors.InvalidInput: "invalid_request",
     errors.StoreError: "store_unavailable",
 }
+_OPTION: Final = re.compile(
+    r"^(delay and )?(run_at|idempotency_key|unique_key|group_key|max_attempts|require_key)(?= )"
+)
 _ITS_OWN_WORDS: Final = frozenset(_CODES.values()) - {"store_unavailable"}
 
 
@@ -137,5 +142,12 @@ def of(error: errors.OncelyError) -> Refused | None:
         return Refused(code, "The store cannot be reached, or is not ready. Repeat the request.")
     # Of a unique key that is taken, the job to look at is the one that holds it.
     job_id: Any = getattr(error, "holder_id", None) or getattr(error, "job_id", None)
-    found = [Detail(str(error))] if code == "invalid_request" else []
-    return Refused(code, str(error), job_id=job_id, errors=found)
+    if code != "invalid_request":
+        return Refused(code, str(error), job_id=job_id)
+    words = named(str(error))
+    return Refused(code, words, job_id=job_id, errors=[Detail(words)])
+
+
+def named(words: str) -> str:
+    """What the model says of an option, by the name that it has here."""
+    return _OPTION.sub(lambda found: (found[1] or "") + camel(found[2]), words)

@@ -40,7 +40,6 @@ async def resolve_effect(call: Call[Resolve, None]) -> Answer:
         happened=body.happened,
         result=body.result,
         note=body.note,
-        by=call.caller,
     )
     return Answer(await _stands(call, job_id))
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from oncely.surface.http import (
+    audit,
     limits,
     look,
     operate,
     publish,
+    publish_many,
     queues,
     steer,
+    traffic,
     work,
     work_effects,
     work_exchange,
@@ -19,6 +22,7 @@ from oncely.surface.http.endpoint import Endpoint
 
 TABLE: Final[tuple[Endpoint, ...]] = (
     *publish.ENDPOINTS,
+    *publish_many.ENDPOINTS,
     *look.ENDPOINTS,
     *steer.ENDPOINTS,
     *queues.ENDPOINTS,
@@ -26,5 +30,7 @@ TABLE: Final[tuple[Endpoint, ...]] = (
     *work.ENDPOINTS,
     *work_exchange.ENDPOINTS,
     *work_effects.ENDPOINTS,
+    *audit.ENDPOINTS,
+    *traffic.ENDPOINTS,
     *operate.ENDPOINTS,
 )

@@ -41,8 +41,14 @@ def described(description: str, **schema: Any) -> Meta:
 
 
 NAME: Final = {"minLength": 1, "maxLength": 128, "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$"}
-KEY: Final = {"minLength": 1, "maxLength": KEY_LIMIT, "pattern": "^[!-~]([ -~]*[!-~])?$"}
-"""The document's pattern is narrower than what is taken: other printable characters are too."""
+_WITHIN: Final = r"[^\u0000-\u001f\u007f-\u009f]"
+_EDGE: Final = r"[^\u0000-\u0020\u007f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+KEY: Final = {
+    "minLength": 1,
+    "maxLength": KEY_LIMIT,
+    "pattern": f"^{_EDGE}({_WITHIN}*{_EDGE})?$",
+}
+"""No control characters, and no white space at either end."""
 JOB_ID: Final = {"format": "uuid"}
 
 Kind = Annotated[str, described("Names the handler", examples=["order.charge"], **NAME)]
@@ -193,10 +199,21 @@ Cursor = Annotated[str, described("`nextCursor` of the page before", **JOB_ID)]
 PageSize = Annotated[int, Meta(ge=1, le=PAGE_LIMIT, description="So many jobs at most")]
 
 
+Moment = Annotated[datetime, described("With a time zone")]
+
+
 class JobsQuery(Body):
+    """A page may have fewer jobs than `limit`, or none, where `nextCursor` says that there is more:
+    for a filter that matches rarely, so many jobs are looked at and no more."""
+
     state: State | None = None
     queue: QueueName | None = None
     kind: Kind | None = None
+    group_key: GroupKey | None = None
+    tag: Annotated[str, described("One of its tags", **KEY)] | None = None
+    key: Annotated[str, described("Its idempotency key or unique key", **KEY)] | None = None
+    created_from: Moment | None = None
+    created_until: Moment | None = None
     cursor: Cursor | None = None
     limit: PageSize = 100
 

@@ -48,8 +48,8 @@ from oncely.store.remote.wire import (
 )
 from oncely.surface.http.endpoint import Answer, Call, Endpoint
 from oncely.surface.http.types import Body, JobId, Shown
+from oncely.worker.gear import DEFAULT_RETRY, MAX_RESULT_BYTES
 from oncely.worker.sleep import FIRST_POLL_SECONDS, Sleep
-from oncely.worker.worker import DEFAULT_RETRY, MAX_RESULT_BYTES
 
 T = TypeVar("T")
 _POLL_SECONDS: Final = 1.0
@@ -139,7 +139,7 @@ async def claim_jobs(call: Call[ClaimJobs, None]) -> Answer:
     body = call.body
     wanted = Wanted(
         queue=call.path["queue"],
-        worker=check_key(body.worker_id, "workerId"),
+        worker=named(call, body.worker_id),
         nonce=secrets.randbits(60) | 1,
         lease_seconds=body.lease_seconds,
         limit=body.max,
@@ -151,6 +151,8 @@ async def claim_jobs(call: Call[ClaimJobs, None]) -> Answer:
         return (found if found.jobs or found.repeated else None), found.wait_seconds
 
     handed = await wait_for(call, [wanted.queue], body.wait_seconds, look)
+    if handed and not handed.repeated:
+        call.service.witness.claimed(handed.jobs)
     return Answer(ClaimedJobs([_shown(job) for job in handed.jobs] if handed else []))
 
 
@@ -192,7 +194,16 @@ async def _end(
 
     await ask(call, lambda _: executions.end(one, verb, made))
     job = await call.app.aget(one.job_id)
+    if job is not None:
+        call.service.witness.ended(job, one.fence)
     return Answer(Settled(one.job_id, "completed" if job is None else job.state))
+
+
+def named(call: Call[Any, Any], worker_id: str) -> str:
+    """The worker as the store knows it. The key that it came with is a part of its name, so that
+    none can renew leases, or repeat claims, of workers with another."""
+    name = check_key(worker_id, "workerId")
+    return name if call.token is None else f"{name}@{call.token.token_id}"
 
 
 async def held(call: Call[Any, None], execution_id: str) -> Execution:

@@ -1,7 +1,4 @@
-"""Workers that run many jobs at once: settle and claim in one request, and be told of new ones.
-
-A fence that was handed out is a right of its own: it cannot be guessed, and names one delivery.
-"""
+"""Workers that run many jobs at once: settle and claim in one request, and be told of new ones."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ import msgspec
 from oncely.model import payload
 from oncely.model.draft import check_name
 from oncely.model.effect import check_name as check_name_of_effect
-from oncely.model.keys import check_key
 from oncely.model.outcome import Failure, kept_text
 from oncely.store import deliver, executions
 from oncely.store.claim import Claimed
@@ -34,31 +30,33 @@ from oncely.store.remote.wire import (
     mirror,
 )
 from oncely.surface.http.endpoint import Answer, Call, Endpoint
-from oncely.surface.http.work import ask, wait_for
-from oncely.worker.worker import MAX_RESULT_BYTES
+from oncely.surface.http.work import ask, named, wait_for
+from oncely.worker.gear import MAX_RESULT_BYTES
 
 
 async def exchange_jobs(call: Call[Exchange, None]) -> Answer:
     body = call.body
-    worker = check_key(body.worker_id, "workerId")
+    worker = named(call, body.worker_id)
     queues = _queues(call, body.queues)
-    done = [_settlement(each) for each in body.done]
+    sent = [_settlement(each) for each in body.done]
     outlook = Outlook()
 
     def plan(lost: bool) -> Plan[deliver.Exchanged]:
+        done = (yield from _own(call, sent)) if sent and call.queues else sent
         if body.limit:
             yield from survey(outlook, queues)
-        return (
-            yield from deliver.exchange(
-                done,
-                outlook=outlook,
-                worker=worker,
-                nonce=body.nonce,
-                lease_seconds=body.lease_seconds,
-                limit=body.limit,
-                again=body.again or lost,
-            )
+        exchanged = yield from deliver.exchange(
+            done,
+            outlook=outlook,
+            worker=worker,
+            nonce=body.nonce,
+            lease_seconds=body.lease_seconds,
+            limit=body.limit,
+            again=body.again or lost,
         )
+        own = {each.id for each in done}
+        others = [each for each in sent if each.id not in own]
+        return deliver.Exchanged([*exchanged.refused, *others], exchanged.claimed)
 
     exchanged = await ask(call, plan)
     return Answer(
@@ -71,9 +69,15 @@ async def exchange_jobs(call: Call[Exchange, None]) -> Answer:
     )
 
 
+def _own(call: Call[Any, None], done: list[Settlement]) -> Plan[list[Settlement]]:
+    """Those of the queues that the key is for. Jobs of others are like jobs that it has lost."""
+    found = yield from executions.queues_of(each.id for each in done)
+    return [each for each in done if found.get(each.id) in call.queues]
+
+
 async def renew_leases(call: Call[Renew, None]) -> Answer:
     body = call.body
-    worker = check_key(body.worker_id, "workerId")
+    worker = named(call, body.worker_id)
     held = await ask(call, lambda _: deliver.renew(worker, body.lease_seconds))
     return Answer(Renewed([Held(epoch, job_id) for epoch, job_id in sorted(held)]))
 

@@ -117,15 +117,15 @@ BAD: list[tuple[Any, str]] = [
     ({"payload": 1, "idempotencykey": "k"}, "idempotencykey"),
     ({"payload": 1, "kind": 7}, "$.kind"),
     ({"payload": 1, "kind": "no spaces"}, "kind"),
-    ({"payload": 1, "idempotencyKey": ""}, "idempotency_key"),
-    ({"payload": 1, "uniqueKey": "x" * 256}, "unique_key"),
+    ({"payload": 1, "idempotencyKey": ""}, "idempotencyKey"),
+    ({"payload": 1, "uniqueKey": "x" * 256}, "uniqueKey"),
     ({"payload": 1, "delay": -1}, "delay"),
     ({"payload": 1, "delay": "60"}, "$.delay"),
     ({"payload": 1, "runAt": "2026-01-01T00:00:00"}, "time zone"),
     ({"payload": 1, "runAt": "tomorrow"}, "$.runAt"),
-    ({"payload": 1, "delay": 1, "runAt": "2200-01-01T00:00:00Z"}, "delay and run_at"),
+    ({"payload": 1, "delay": 1, "runAt": "2200-01-01T00:00:00Z"}, "delay and runAt"),
     ({"payload": 1, "priority": 1 << 20}, "priority"),
-    ({"payload": 1, "maxAttempts": 21}, "max_attempts"),
+    ({"payload": 1, "maxAttempts": 21}, "maxAttempts"),
     ({"payload": 1, "timeout": 0}, "timeout"),
     ({"payload": 1, "tags": "a"}, "$.tags"),
     ([], "object"),
@@ -148,10 +148,42 @@ def test_a_queue_can_insist_on_keys(client: Client) -> None:
         client.publish("strict", 1),
         client.publish("strict", 1, uniqueKey="u"),
         client.post("/v1/queues/strict/jobs/batch", json={"jobs": [{"payload": 1}]}),
+        client.post(
+            "/v1/jobs/batch",
+            json={"jobs": [{"payload": 1, "queue": queue} for queue in ("lax", "strict")]},
+        ),
     ):
         assert (answer.status_code, answer.json()["code"]) == (400, "idempotency_key_missing")
     assert client.publish("strict", 1, idempotencyKey="k:1").status_code == 201
     assert client.publish("lax", 1).status_code == 201
+
+
+def test_a_batch_of_several_queues_is_stored_whole_or_not_at_all(
+    client: Client, app: Oncely
+) -> None:
+    def send(*jobs: dict[str, Any]) -> Any:
+        return client.post("/v1/jobs/batch", json={"jobs": jobs})
+
+    a = {"payload": 1, "queue": "a", "idempotencyKey": "i"}
+    b = {"payload": 2, "queue": "b", "idempotencyKey": "i", "kind": "k"}
+    told = send(a, b, a).json()
+    assert (told["inserted"], told["skipped"]) == (2, 1)
+    assert [each["queue"] for each in told["results"]] == ["a", "b", "a"]
+    assert [each["kind"] for each in told["results"]] == ["a", "k", "a"]
+    new = {"payload": 3, "queue": "c"}
+    for wrong, code, place in (
+        ({**b, "payload": 3}, "idempotency_key_mismatch", {"index": 1}),
+        ({**new, "maxAttempts": 21}, "invalid_request", {"index": 1}),
+        ({**new, "priority": "x"}, "invalid_request", {"path": "$.jobs[1].priority"}),
+        ({**new, "queue": "no name"}, "invalid_request", {}),
+        ({"payload": 3}, "invalid_request", {"path": "$.jobs[1]"}),
+    ):
+        refused = send(a, wrong, new)
+        assert (refused.status_code, refused.json()["code"]) == (422, code), refused.text
+        [error] = refused.json()["errors"]
+        assert place.items() <= error.items(), error
+    assert send().status_code == 422
+    assert len(app.jobs()) == 2
 
 
 def test_a_batch_is_answered_in_its_order(client: Client, app: Oncely) -> None:
@@ -248,13 +280,13 @@ def test_many_at_once_each_get_their_own_answer(app: Oncely) -> None:
 def test_requests_that_come_together_share_a_write(app: Oncely) -> None:
     """Else every one of them would wait for a commit of its own."""
     writes: list[int] = []
-    admit = app._enqueuer._gather._write
+    admit = app._enqueuer._company._write
 
     def counted(drafts: Any) -> Any:
         writes.append(len(drafts))
         return admit(drafts)
 
-    app._enqueuer._gather._write = counted
+    app._enqueuer._company._write = counted
     with in_thread(app) as url, Client(url) as client, ThreadPoolExecutor(32) as pool:
         answers = list(pool.map(lambda n: client.publish("q", n).status_code, range(300)))
     assert answers == [201] * 300

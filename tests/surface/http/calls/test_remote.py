@@ -101,26 +101,91 @@ def test_many_at_once_all_or_none(remote: Oncely, app: Oncely) -> None:
     assert remote.enqueue_many([]).receipts == []
     with pytest.raises(KeyConflict):
         remote.enqueue_many([NewJob("k", 9), NewJob("k", 9, idempotency_key="k0")])
-    with pytest.raises(InvalidInput, match="of one queue"):
-        remote.enqueue_many([NewJob("k", queue="a"), NewJob("k", queue="b")])
     with pytest.raises(InvalidInput, match="item 1"):
         remote.enqueue_many([NewJob("k"), NewJob("k", priority=10**9)])
     assert len(app.jobs()) == 3
 
 
-def test_many_callers_at_once_each_get_their_own_answer(remote: Oncely, app: Oncely) -> None:
-    async def call() -> list[Any]:
+def test_many_of_several_queues_are_stored_together(remote: Oncely, app: Oncely) -> None:
+    app.set_queue("strict", require_key=True)
+    new = [NewJob("k", n, queue=f"q{n % 3}", tags=[f"t{n}"]) for n in range(9)]
+    made = remote.enqueue_many([*new, NewJob("k", 9, queue="strict", unique_key="u")])
+    assert (made.inserted, made.skipped) == (10, 0)
+    for n, receipt in enumerate(made.receipts[:9]):
+        job = app.get(receipt.job_id)
+        assert job is not None
+        assert (job.payload, job.queue, job.tags) == (n, f"q{n % 3}", [f"t{n}"])
+    remote.enqueue("k", 1, queue="b", idempotency_key="i")
+    before = len(app.jobs())
+    with pytest.raises(KeyConflict) as caught:
+        remote.enqueue_many([NewJob("k", queue=q, idempotency_key="i") for q in ("a", "b")])
+    assert (caught.value.key, caught.value.queue) == ("i", "b")
+    assert len(app.jobs()) == before
+
+
+def test_more_than_one_request_takes_goes_in_parts_if_it_can_be_repeated(
+    remote: Oncely, app: Oncely
+) -> None:
+    new = [NewJob("k", n, queue=f"q{n % 2}", idempotency_key=f"k{n}") for n in range(1_001)]
+    with pytest.raises(InvalidInput, match="idempotency key"):
+        remote.enqueue_many([*new, NewJob("k", "without", queue="q0")])
+    remote.enqueue("k", "other", queue="q0", idempotency_key="k1000")
+    with pytest.raises(KeyConflict, match="the first 1,000 jobs of this call are stored") as caught:
+        remote.enqueue_many(new)
+    assert caught.value.key == "k1000"
+    new[-1] = NewJob("k", "other", queue="q0", idempotency_key="k1000")
+    made = remote.enqueue_many(new)
+    assert (made.inserted, made.skipped, len(made.receipts)) == (0, 1_001, 1_001)
+    assert len(app.jobs(limit=2_000)) == 1_001
+
+
+def test_many_callers_at_once_each_get_their_own_answer(app: Oncely) -> None:
+    """They share requests, and what is wrong with one of them reaches no other: each good one is
+    told that it was inserted, though the batch that it was first in was refused."""
+    app.enqueue("k", "first", queue="q0", idempotency_key="taken")
+    key = app.create_token(["publish"], queues=["q0", "q1"]).key
+
+    async def call(remote: Oncely) -> list[Any]:
         return await asyncio.gather(
-            *(remote.aenqueue("k", n, queue=f"q{n % 2}") for n in range(30)),
+            *(remote.aenqueue("k", n, queue=f"q{n % 2}") for n in range(0, 30, 2)),
+            *(
+                remote.aenqueue("k", n, queue=f"q{n % 4 // 2}", idempotency_key=f"k{n}")
+                for n in range(1, 30, 2)
+            ),
             remote.aenqueue("k", "other", queue="q0", idempotency_key="taken"),
+            remote.aenqueue("k", "hidden", queue="theirs"),
+            remote.aenqueue("k", "this", queue="q1", idempotency_key="both"),
+            remote.aenqueue("k", "that", queue="q1", idempotency_key="both"),
             return_exceptions=True,
         )
 
-    remote.enqueue("k", "first", queue="q0", idempotency_key="taken")
-    *good, bad = asyncio.run(call())
-    assert isinstance(bad, KeyConflict)
-    found = {job.job_id: job.payload for job in app.jobs()}
-    assert [found[receipt.job_id] for receipt in good] == list(range(30))
+    with in_thread(app) as url, Oncely(url, api_key=key) as remote:
+        sent = counted(remote)
+        *good, conflict, refused, one, two = asyncio.run(call(remote))
+    assert isinstance(conflict, KeyConflict)
+    assert (conflict.key, conflict.queue) == ("taken", "q0")
+    assert isinstance(refused, AccessRefused)
+    assert [type(each) for each in (one, two)].count(KeyConflict) == 1
+    assert all(receipt.inserted for receipt in good)
+    jobs = {job.job_id: job.payload for job in app.jobs(limit=1_000)}
+    assert {jobs[receipt.job_id] for receipt in good} == set(range(30))
+    assert len(jobs) == 32
+    assert len(sent) < 30
+
+
+def counted(remote: Oncely) -> list[str]:
+    """The paths that it sends to from now on."""
+    sent: list[str] = []
+    server = remote._engine._server  # type: ignore[attr-defined]
+    send = server._send
+
+    def note(method: str, path: str, *rest: Any, **more: Any) -> bytes:
+        sent.append(path)
+        answer: bytes = send(method, path, *rest, **more)
+        return answer
+
+    server._send = note
+    return sent
 
 
 def test_what_is_seen_is_what_the_store_has(remote: Oncely, app: Oncely) -> None:

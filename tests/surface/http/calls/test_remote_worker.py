@@ -66,6 +66,30 @@ def test_handlers_run_and_their_ends_are_kept(remote: Oncely, app: Oncely) -> No
     assert sql(app, "select count(*) from oncely.lease")[0][0] == 0
 
 
+def test_a_worker_reports_itself_through_the_server(remote: Oncely, app: Oncely) -> None:
+    async def works() -> None:
+        worker = remote.worker(queues=["q"], concurrency=3)
+        running = asyncio.create_task(worker.arun())
+        while not (found := await remote.aworkers()):  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.01)
+        assert found == app.workers()
+        assert (found[0].queues, found[0].concurrency, found[0].alive) == (["q"], 3, True)
+        worker.stop()
+        await running
+
+    remote.job("k", queue="q")(lambda ctx: None)
+    remote.enqueue("k")
+    asyncio.run(works())
+    assert app.workers() == []
+    remote.enqueue("k")
+    remote.drain()
+    told = remote.traffic("day")
+    assert told == app.traffic("day")
+    ran = told.latency("ran", queue="q", kind="k")
+    assert ran is not None
+    assert ran.count == sum(told.values("executions")) >= 1
+
+
 def test_more_jobs_than_one_exchange_takes(remote: Oncely, app: Oncely) -> None:
     remote.job("k")(lambda ctx: ctx.payload)
     app.enqueue_many(NewJob("k", n) for n in range(300))

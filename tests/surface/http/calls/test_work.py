@@ -1,5 +1,6 @@
 """Workers over HTTP, in any language: claim, ack, nack, defer, heartbeat."""
 
+import json
 import threading
 import time
 from typing import Any
@@ -8,8 +9,9 @@ import httpx2
 import pytest
 
 from oncely import NewJob, Oncely, Retry
+from oncely.model.token import SCOPES
 from oncely.store import deliver
-from tests.engine.steps import let_days_pass
+from tests.engine.steps import let_days_pass, sql
 from tests.surface.http.server import Client, in_thread
 
 A_MINUTE = 60 / 86_400
@@ -231,18 +233,117 @@ def test_bad_input_is_one_clear_answer(
     assert state(app, running) == "running"
 
 
+def test_a_report_may_speak_of_a_place_twice_or_say_nothing(client: Client, app: Oncely) -> None:
+    sample = {"measure": "ran", "queue": "q", "kind": "k", "buckets": {"3": 2}}
+    report: dict[str, Any] = {"workerId": "w", "running": 0, "samples": [sample, sample]}
+    told = client.post("/v1/worker/report", json=report)
+    assert told.status_code == 200, told.text
+    report["samples"] = [{**sample, "buckets": {}}]
+    assert client.post("/v1/worker/report", json=report).status_code == 200
+    [taken] = app.traffic().taken
+    assert list(taken.steps.values()) == [{3: 4}]
+
+
+EFFECT = {"executionId": "{e}", "name": "n", "verb": "fence", "fingerprint": "f"}
+EXCHANGE = {"workerId": "w", "leaseSeconds": 60, "nonce": 1}
+SPEAKING: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/jobs/{id}/ack", {"executionId": "{e}"}),
+    ("/v1/jobs/{id}/nack", {"executionId": "{e}"}),
+    ("/v1/jobs/{id}/defer", {"executionId": "{e}", "retryAfter": 1}),
+    ("/v1/jobs/{id}/heartbeat", {"executionId": "{e}"}),
+    ("/v1/jobs/{id}/effects/begin", EFFECT),
+    ("/v1/jobs/{id}/effects/retake", EFFECT),
+    ("/v1/jobs/{id}/effects/done", EFFECT),
+    ("/v1/jobs/{id}/effects/clear", EFFECT),
+    ("/v1/jobs/{id}/cancel", {}),
+    ("/v1/jobs/{id}/replay", {}),
+    ("/v1/jobs/{id}/resolve", {"effect": "n", "happened": True}),
+    (
+        "/v1/worker/exchange",
+        {**EXCHANGE, "done": [{"executionId": "{e}", "attempt": 1, "state": "completed"}]},
+    ),
+    (
+        "/v1/worker/exchange",
+        {**EXCHANGE, "done": [{"executionId": "{e}", "attempt": 1, "repeats": ["n"]}]},
+    ),
+    ("/v1/worker/renew", {"workerId": "w", "leaseSeconds": 3_600}),
+]
+"""All that can be said of a delivery by whoever knows it: `{e}`."""
+
+
+def filled(body: dict[str, Any], job: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(body).replace("{e}", job["executionId"]))
+
+
 def test_a_key_for_other_queues_sees_neither_the_queue_nor_its_jobs(app: Oncely) -> None:
-    mine = app.create_token(["work"], queues=["mine"]).key
+    mine = app.create_token(SCOPES, queues=["mine"]).key
     every = app.create_token(["work"]).key
     app.enqueue("k", queue="theirs")
+    own = app.enqueue("k", queue="mine").job_id
     with in_thread(app) as url, Client(url, mine) as client, Client(url, every) as other:
         refused = client.post("/v1/queues/theirs/claim", json={"workerId": "w"})
         assert (refused.status_code, refused.json()["code"]) == (403, "queue_forbidden")
+        refused = client.post("/v1/worker/exchange", json={**EXCHANGE, "queues": ["theirs"]})
+        assert (refused.status_code, refused.json()["code"]) == (403, "queue_forbidden")
         [job] = claim(other, "theirs")
-        hidden = say(client, "ack", job)
-        assert (hidden.status_code, hidden.json()["code"]) == (404, "job_not_found")
-        exchange = {"workerId": "w", "leaseSeconds": 60, "nonce": 1, "limit": 5}
-        assert client.post("/v1/worker/exchange", json=exchange).json()["claimed"] == []
-        refused = client.post("/v1/worker/exchange", json={**exchange, "queues": ["theirs"]})
-        assert refused.status_code == 403
+        before = everything(app, job)
+        for path, body in SPEAKING:
+            told = client.post(path.replace("{id}", job["id"]), json=filled(body, job))
+            if path.startswith("/v1/jobs"):
+                assert (told.status_code, told.json()["code"]) == (404, "job_not_found"), path
+            elif "done" in body:
+                assert told.json()["refused"] == [job["executionId"]], body
+            else:
+                assert told.json() == {"held": []}
+            assert everything(app, job) == before, path
+        [mine_too] = claim(client, "mine")
+        ends = [
+            {"executionId": each["executionId"], "attempt": 1, "state": "completed"}
+            for each in (job, mine_too)
+        ]
+        told = client.post("/v1/worker/exchange", json={**EXCHANGE, "done": ends, "limit": 5})
+        assert (told.json()["refused"], told.json()["claimed"]) == ([job["executionId"]], [])
+        assert state(app, {"id": own}) == "completed"
+        assert everything(app, job) == before
         assert say(other, "ack", job).status_code == 200
+
+
+def everything(app: Oncely, job: dict[str, Any]) -> Any:
+    lease = sql(app, f"select expires_at from oncely.lease where epoch = {job['epoch']}")
+    return app.get(job["id"]), str(app.explain(job["id"])), lease
+
+
+def test_no_key_can_speak_for_the_workers_of_another(app: Oncely) -> None:
+    """The name of a worker is no secret: every reader sees it. A lease and a claim are of a key."""
+    one, two = (app.create_token(["work"], queues=["default"]).key for _ in range(2))
+    app.enqueue_many(NewJob("k", n) for n in range(2))
+    with in_thread(app) as url, Client(url, one) as client, Client(url, two) as other:
+        [job] = claim(client, requestId="r")
+        before = everything(app, job)
+        renew = {"workerId": "w", "leaseSeconds": 3_600}
+        assert other.post("/v1/worker/renew", json=renew).json() == {"held": []}
+        for name in (f"w@{one.split('_')[1]}", f"w@{one.split('_')[1]}@"):
+            stolen = other.post("/v1/worker/renew", json={**renew, "workerId": name})
+            assert stolen.json() == {"held": []}
+        assert everything(app, job) == before
+        [another] = claim(other, requestId="r")
+        assert another["id"] != job["id"]
+        assert claim(client, requestId="r") == [job]
+        held = client.post("/v1/worker/renew", json=renew).json()["held"]
+        assert held == [{"epoch": job["epoch"], "id": job["id"]}]
+        assert everything(app, job) != before
+
+
+def test_how_long_they_took_is_known_though_the_worker_tells_nothing(app: Oncely) -> None:
+    app.enqueue_many([NewJob("k", n, queue="q") for n in range(3)])
+    with in_thread(app) as url, Client(url) as client:
+        first, second, third = claim(client, "q", max=3)
+        assert say(client, "ack", first).status_code == 200
+        assert say(client, "nack", second).status_code == 200
+        assert say(client, "defer", third, retryAfter=60).status_code == 200
+    # The server has stopped, and told what it saw.
+    found = app.traffic()
+    for measure in ("waited", "ran"):
+        took = found.latency(measure, queue="q", kind="k")
+        assert took is not None
+        assert took.count == 3
