@@ -122,12 +122,19 @@ def boundaries(app: Oncely, other_side: OtherSide, kind: str, folder: Path) -> l
     return names
 
 
+def in_turn(names: list[str], app: Oncely) -> list[tuple[int, str]]:
+    """In a usual run every other boundary on SQLite and those between on PostgreSQL; under torture
+    all of them on both."""
+    first = 0 if TORTURE > 1 or app.url.startswith("sqlite") else 1
+    return [*enumerate(names)][first :: 1 if TORTURE > 1 else 2]
+
+
 @pytest.mark.parametrize("kind", EXACTLY_ONCE)
 def test_ended_at_every_boundary_it_happens_exactly_once(
     app: Oncely, other_side: OtherSide, kind: str, tmp_path: Path
 ) -> None:
     names = boundaries(app, other_side, kind, tmp_path)
-    for end_at, name in enumerate(names):
+    for end_at, name in in_turn(names, app):
         scene = Scene(app, other_side, kind, tmp_path)
         assert scene.deliver(end_at) is None, f"it did not come to boundary {end_at}, {name}"
         job = scene.deliver_by_healthy_worker()
@@ -142,7 +149,8 @@ def test_ended_at_every_boundary_a_fence_happens_at_most_once_and_is_held(
 ) -> None:
     names = boundaries(app, other_side, kind, tmp_path)
     held, truths = [], set()
-    for end_at, name in enumerate(names):
+    ends = in_turn(names, app)
+    for end_at, name in ends:
         scene = Scene(app, other_side, kind, tmp_path)
         assert scene.deliver(end_at) is None
         job = scene.deliver_by_healthy_worker()
@@ -154,8 +162,9 @@ def test_ended_at_every_boundary_a_fence_happens_at_most_once_and_is_held(
             scene.resolve_by_what_is_true()
             job = scene.deliver_by_healthy_worker()
         assert (job.state, scene.times_done) == ("completed", 1), where
-    assert held == in_doubt_between(names)
-    assert truths == {0, 1}, "held with and without the effect, and resolved both ways"
+    assert held == [n for n in in_doubt_between(names) if (n, names[n]) in ends]
+    if TORTURE > 1:
+        assert truths == {0, 1}, "held with and without the effect, and resolved both ways"
     print(f"N={len(names)} boundaries of {kind}, held at {[names[n] for n in held]}")
 
 

@@ -13,7 +13,7 @@ from tests.crash.fleet import start
 from tests.crash.load import times
 from tests.crash.publishers import BATCH, Call, acknowledged, calls, publish, publish_batches
 
-N = times(1_000)
+N = times(300)
 MOST_PER_LIFE = 4
 """A publisher is let live for up to so many publishes, then killed within milliseconds."""
 LIMIT_SECONDS = times(100)
@@ -90,7 +90,7 @@ def assert_acknowledged(census: Census, publishers: Sequence[Publisher], context
             assert ids == [owner.get((c.idempotency_key, c.unique_key)) for c in batch], context
 
 
-def test_1000_publishes_cut_off_by_sigkill(app: Oncely, tmp_path: Path) -> None:
+def test_publishes_cut_off_by_sigkill(app: Oncely, tmp_path: Path) -> None:
     """Singles with each kind of key, and batches, of which two publishers share the work."""
     shared = calls("both", N // 4, "batch")
     work: list[list[list[Call]]] = [
@@ -108,7 +108,7 @@ def test_1000_publishes_cut_off_by_sigkill(app: Oncely, tmp_path: Path) -> None:
         int(line.split()[1]) for each in publishers[:3] for line in acknowledged(str(each.log))
     )
     context = f"N={N} publishes, {kills} kills, {lost} of them after a commit, before its receipt"
-    assert kills >= 100, context
+    assert kills >= N // 10, context
     census = check(app.url)
     assert len(census.jobs) == N, context
     assert_acknowledged(census, publishers, context)
