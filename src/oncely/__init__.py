@@ -2,6 +2,7 @@
 
 from oncely.flow.block import LedgerEntry
 from oncely.flow.context import Context
+from oncely.model.audit import AuditEntry
 from oncely.model.counter import Counter
 from oncely.model.errors import (
     AccessRefused,
@@ -31,6 +32,7 @@ from oncely.model.errors import (
     TokenNotFound,
     UniqueKeyTaken,
     UsageError,
+    UserNotFound,
     WrongState,
 )
 from oncely.model.event import Event
@@ -45,13 +47,18 @@ from oncely.model.retry import Retry
 from oncely.model.schedule import Schedule
 from oncely.model.story import Story
 from oncely.model.token import NewToken, Token
+from oncely.model.traffic import Latency, Traffic
+from oncely.model.user import User
+from oncely.model.worker import Worker
 from oncely.store.ledger.plans import Doubt
+from oncely.surface.acting import acting
 from oncely.surface.app import Oncely
 from oncely.surface.key import key
 from oncely.surface.ledger import Ledger
 
 __all__ = [
     "AccessRefused",
+    "AuditEntry",
     "Cancel",
     "Context",
     "Counter",
@@ -73,6 +80,7 @@ __all__ = [
     "KeyConflict",
     "KeyHealth",
     "KeyWarning",
+    "Latency",
     "LeaseLost",
     "Ledger",
     "LedgerEntry",
@@ -105,8 +113,13 @@ __all__ = [
     "Story",
     "Token",
     "TokenNotFound",
+    "Traffic",
     "UniqueKeyTaken",
     "UsageError",
+    "User",
+    "UserNotFound",
+    "Worker",
     "WrongState",
+    "acting",
     "key",
 ]

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from oncely import KeyConflict, NewJob, Oncely, Receipt, StoreUnavailable
+from oncely.flow.company import _Line
 from oncely.model.draft import Draft
 from oncely.store.engine import Access
 from tests.engine.racers import enqueue_each, race
@@ -279,18 +280,67 @@ def test_an_error_of_the_store_reaches_every_caller_of_the_group(
     assert app.enqueue("k").inserted
 
 
+async def held_up(app: Oncely) -> tuple[asyncio.Task[Receipt], _Line[Any, Any]]:
+    """A call whose write is held, and the line of those who come after it."""
+    first = asyncio.create_task(app.aenqueue("k", "first"))
+    await asyncio.sleep(0)
+    line = app._enqueuer._company._lines[asyncio.get_running_loop()]
+    await asyncio.sleep(0)
+    assert not line._waiting
+    return first, line
+
+
+@pytest.mark.anyio
+async def test_each_of_a_group_on_an_event_loop_gets_its_own_answer(
+    app: Oncely, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = await app.aenqueue("k", "mine", idempotency_key="taken")
+    with first_write_held(app, monkeypatch) as gate:
+        first, line = await held_up(app)
+        write = line._write
+        sizes: list[int] = []
+
+        def choosy(drafts: Sequence[Draft]) -> Sequence[Any]:
+            sizes.append(len(drafts))
+            if any(draft.kind == "poison" for draft in drafts):
+                raise ValueError("not this one")
+            return write(drafts)
+
+        monkeypatch.setattr(line, "_write", choosy)
+        calls = [
+            app.aenqueue("k", "other", idempotency_key="taken", unique_key="u"),
+            app.aenqueue("k", "mine", idempotency_key="taken"),
+            app.aenqueue("k", "new", unique_key="u"),
+        ]
+        good = asyncio.gather(*calls, return_exceptions=True)
+        await asyncio.sleep(0)
+        gate.set()
+        conflict, repeat, new = await good
+        bad = await asyncio.gather(
+            *[app.aenqueue("poison" if n == 2 else "k", n) for n in range(5)],
+            return_exceptions=True,
+        )
+        assert (await first).inserted
+    assert isinstance(conflict, KeyConflict)
+    assert conflict.job_id == taken.job_id
+    assert repeat == Receipt(taken.job_id, False, "pending")
+    assert isinstance(new, Receipt)
+    assert new.inserted
+    assert [type(each) for each in bad] == [Receipt] * 2 + [ValueError] + [Receipt] * 2
+    # Together if they can be, and each alone if not.
+    assert sizes[:2] == [3, 5]
+    assert counts(app)["job"] == 1 + 1 + 1 + 4
+
+
 @pytest.mark.anyio
 async def test_a_cancelled_call_disturbs_no_other(
     app: Oncely, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with first_write_held(app, monkeypatch) as gate:
-        waiting = app._enqueuer._gather._waiting
-        first = asyncio.create_task(app.aenqueue("k", "first"))
-        await asyncio.sleep(0)
-        await asyncio.to_thread(wait_until, lambda: app._enqueuer._gather._waiting is not waiting)
+        first, line = await held_up(app)
         tasks = [asyncio.create_task(app.aenqueue("k", n, unique_key=f"u{n}")) for n in range(10)]
         await asyncio.sleep(0)
-        assert len(app._enqueuer._gather._waiting) == 10
+        assert len(line._waiting) == 10
         for task in tasks[::2]:
             task.cancel()
         await asyncio.sleep(0)

@@ -72,7 +72,15 @@ PARAMS: dict[str, Any] = {
     "attempts": "[]", "results": "[]", "is_unique": True, "kinds": '{"plan": 1}',
     "require_key": None, "url": "https://example.com", "secrets": "[]", "mode": "sync",
     "not_sent": "x", "ack_us": 1, "beyond_us": 1, "digest": "x", "scopes": "read",
-    "queues": None, "life_us": 1, "overlap_us": 1,
+    "queues": None, "life_us": 1, "overlap_us": 1, "lowest": ID, "tag": None, "looked": 20_000,
+    "few": 10_000, "act": "cancel", "about": None, "count": None, "details": "{}",
+    "host": "h", "pid": 1, "version": "1", "running": 0, "seconds": 60, "steps": 60, "since": 0,
+    "keep_seconds": 60, "lane_limit": 2_000,
+    "apart": False, "attempt": 1, "payloads": "[1]", "keys": '["k"]',
+    "fingerprints": "{1:0}", "traceparent": None, "whole": False,
+    "role": "reader", "password": "x", "stamp": "x", "who": "ann", "idle_us": 1,
+    "outcome": "same", "recognised": 1, "repeated": 1, "execution_id": "x", "found": "{}",
+    "stopped": False,
 }  # fmt: skip
 SMALL = {
     "lease",
@@ -93,14 +101,23 @@ SMALL = {
     "token_pkey",
     "schedule",
     "schedule_pkey",
+    "worker",
+    "worker_pkey",
+    "user",
+    "user_pkey",
+    "session",
+    "session_pkey",
+    "drill_switch",
+    "drill_switch_pkey",
 }
 """What is read whole on purpose: it does not grow with the number of jobs."""
 READ_IN_ORDER = {
     "survey": {"ready_pkey"},  # its first entry, then the first beyond it
     "queues_list": {"ready_pkey"},
     "ages": {"ready_pkey"},
-    "list_any": {"job_pkey"},  # from the newest on, until there are enough
     "keys_sample": {"job_pkey"},
+    "find_key": {"idempotency_key_pkey", "unique_key_pkey"},  # as of survey
+    "drills_list": {"drill_to_look_at"},  # the newest of it
 }
 LEDGER = """
     insert into oncely.effect (job_id, name, verb, state, fingerprint, epoch, begun_at)
@@ -109,10 +126,12 @@ LEDGER = """
     select id, 'charge', created_at, true, 'ann' from oncely.job
 """
 WHOLE_INDEX = re.compile(r"Index (?:Only )?Scan(?: Backward)? using (\w+) .*\n(?! *Index Cond)")
-READS_ALL_THAT_WAITS = {"list_waiting"}
+READS_ALL_THAT_WAITS = {"list_waiting", "waiting_is_much"}
 HOT = [
     "admit", "find_keys", "find_holders", "find_jobs", "lend_keys", "drop_expired_keys", "look",
-    "look_executions", "list_any", "list_running", "list_resting", "cancel", "replay_hold",
+    "find_queues",
+    "look_executions", "list_any", "list_completed", "list_standing", "list_running",
+    "list_resting", "cancel", "replay_hold",
     "replay_holder", "replay", "claim", "settle", "prune_look", "prune_drop", "prune_keys",
     "cancel_running", "claimed", "survey", "claim_lanes", "file", "lanes", "limits_hold",
     "limits_running", "limits_spend", "limits_set", "limits_drop", "queue_set", "queues_list",
@@ -125,19 +144,28 @@ HOT = [
     "schedule_list", "schedule_pause", "schedule_resume", "schedule_remove",
     "request_begin", "request_look", "request_renew", "request_done", "request_let_go",
     "request_clear", "request_doubts", "request_happened", "request_did_not", "prune_requests",
+    "traffic", "traffic_since", "latency", "latency_add", "prune_traffic", "worker_seen",
+    "worker_left", "workers_list", "workers_forget",
     "settle_whole", "resting", "revive", "ages", "delivery", "end_of", "heartbeat",
     "queue_requires_key", "push_accept", "push_accepted", "push_keep_fence", "push_look",
     "push_overdue", "push_previous", "push_set", "push_targets", "token_any", "token_end",
-    "token_make", "token_revoke", "tokens_list",
+    "token_make", "token_revoke", "tokens_list", "look_brief", "reach_any", "reach_resting",
+    "find_key", "audit_write", "audit_list", "audit_of", "audit_prune", "dead_newest", "dead_after",
+    "dead_effects", "session_end", "session_look", "session_make", "session_prune", "session_see",
+    "user_make", "user_remove", "user_set", "users_list", "drill_keep", "drill_may", "drill_set",
+    "drill_switch", "drills_list",
 ]  # fmt: skip
+
+
+ONLY_ON_POSTGRES = ["admit_alike", "admit_alike_keyed", "settle_last"]
 
 
 def test_every_statement_is_looked_at() -> None:
     folder = Path(str(Library("postgres")._folder))
     names = {file.stem for file in folder.glob("*.sql")}
-    never_hot = ("schema_", "savepoint", "listen_", "measure", "vacuum_", "dead", "tidy_")
-    plain = {name for name in names if name.startswith(never_hot)}
-    assert names - plain - READS_ALL_THAT_WAITS == set(HOT)
+    never_hot = ("schema_", "savepoint", "listen_", "measure", "vacuum_", "tidy_")
+    plain = {name for name in names if name.startswith(never_hot)} | {"dead"}
+    assert names - plain - READS_ALL_THAT_WAITS == {*HOT, *ONLY_ON_POSTGRES}
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +225,7 @@ def _end(app: Oncely, number: int) -> None:
     assert app._engine.run(lambda _: deliver.settle(done), "write") == []
 
 
-@pytest.mark.parametrize("name", HOT)
+@pytest.mark.parametrize("name", [*HOT, *ONLY_ON_POSTGRES])
 def test_postgres_seeks_in_every_table_that_grows(
     name: str, filled: tuple[Oncely, psycopg.Connection[Any]]
 ) -> None:
@@ -217,7 +245,8 @@ HOT_FROM_THE_START = [
     "claim_lanes", "claimed", "lanes", "file", "limits_hold", "limits_running", "limits_spend",
     "settle", "settle_whole", "settle_late", "settled", "renew", "reclaim", "look",
     "effect_begin", "effect_done", "effect_look", "prune_look", "prune_keys", "prune_drop",
-    "prune_effects", "keep_recognised", "lend_keys", "drop_expired_keys",
+    "prune_effects", "keep_recognised", "lend_keys", "drop_expired_keys", "find_queues",
+    *ONLY_ON_POSTGRES,
 ]  # fmt: skip
 
 

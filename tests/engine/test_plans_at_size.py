@@ -20,7 +20,8 @@ import psycopg
 import pytest
 
 from oncely import Context, NewJob, Oncely, Retry
-from oncely.store import deliver
+from oncely.store import dead, deliver, listing
+from oncely.store.listing import Wanted
 from oncely.store.plan import Row, Statement, Together
 from oncely.store.upkeep import BEGINNING, prune_effects, prune_jobs, prune_keys
 from tests.cluster import Cluster
@@ -271,6 +272,56 @@ def test_a_batch_costs_the_same_however_many_jobs_there_are(
     # A statement that is no longer asked for is no longer guarded.
     for prefix in HOT[operation]:
         assert any(one.name.startswith(prefix) for one in seen), prefix
+
+
+LISTS = {
+    "any": Wanted(),
+    "rare": Wanted(kind="none", tag="none"),
+    "rare completed": Wanted(state="completed", kind="none"),
+    "rare failed": Wanted(state="failed", group_key="none"),
+    "pending": Wanted(state="pending"),
+    "rare pending": Wanted(state="pending", queue="none"),
+    "scheduled": Wanted(state="scheduled"),
+    "key": Wanted(key="past:500"),
+    "no key": Wanted(key="none"),
+}
+
+
+@pytest.mark.parametrize("wanted", LISTS.values(), ids=LISTS)
+def test_a_page_of_a_list_looks_at_so_many_jobs_and_no_more(
+    stores: tuple[Oncely, Oncely], wanted: Wanted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing matches, and from the middle on."""
+    _, full = stores
+    for limit in ("LOOKED", "LOOKED_JOINED", "FEW"):
+        monkeypatch.setattr(listing, limit, BATCH)
+    middle = full._engine.run(lambda _: listing.page(Wanted(), BATCH * 4), "read").last
+    with watched(full) as seen:
+        for before in (None, middle):
+            full._engine.run(
+                lambda _, before=before: listing.brief_page(wanted, 50, before),  # type: ignore[misc]
+                "read",
+            )
+    assert seen
+    for one in seen:
+        assert one.scans == [], one.name
+        assert one.work < 2 * SLACK, one.name
+        for node in one.nodes:
+            _check(one.name, node)
+
+
+def test_the_newest_dead_letters_are_read_and_no_others(stores: tuple[Oncely, Oncely]) -> None:
+    _, full = stores
+    with watched(full) as seen:
+        found = full._engine.run(lambda _: dead.newest_failed(BATCH), "read")
+        full._engine.run(lambda _: dead.failed_from(found[-1].job_id, BATCH), "read")
+        full._engine.run(lambda _: dead.will_do([job.job_id for job in found]), "read")
+    assert len(found) == BATCH
+    for one in seen:
+        assert one.scans == [], one.name
+        assert one.work < 2 * SLACK, one.name
+        for node in one.nodes:
+            _check(one.name, node)
 
 
 def _check(name: str, node: dict[str, Any]) -> None:

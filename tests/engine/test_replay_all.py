@@ -81,3 +81,6 @@ async def test_the_async_twin(app: Oncely) -> None:
 def test_a_bad_filter_is_refused(app: Oncely) -> None:
     with pytest.raises(InvalidInput, match="kind is"):
         app.replay_all(kind="no kind")
+    for error in ("a\0b", "\ud800", "x" * 1_001, 5):
+        with pytest.raises(InvalidInput, match="error is"):
+            app.replay_all(error=error)  # type: ignore[arg-type]

@@ -102,11 +102,13 @@ def test_sent_again_after_a_lost_answer_there_is_one_heir(app: Oncely) -> None:
 def test_what_is_gone_cannot_be_rotated_or_revoked(app: Oncely) -> None:
     revoked, expired = app.create_token(["read"]), app.create_token(["read"], expires_in=0)
     app.revoke_token(revoked.token.token_id)
-    for token_id in (revoked.token.token_id, expired.token.token_id, "nonsense", ""):
+    no_ids = ("nonsense", "", "a\0b", "\ud800", "ü")
+    for token_id in (revoked.token.token_id, expired.token.token_id, *no_ids):
         with pytest.raises(TokenNotFound, match="no valid token"):
             app.rotate_token(token_id)
-    with pytest.raises(TokenNotFound, match="oncely token list"):
-        app.revoke_token("nonsense")
+    for token_id in no_ids:
+        with pytest.raises(TokenNotFound, match="oncely token list"):
+            app.revoke_token(token_id)
     assert len(app.tokens()) == 2
 
 

@@ -310,6 +310,9 @@ def test_a_worker_takes_only_from_its_queues(app: Oncely) -> None:
     app.enqueue("k", queue="b")
     assert app.drain(queues=["b"]) == 1
     assert [job.queue for job in app.jobs(state="pending")] == ["a"]
+    for queues in ("payments", ["no name"], ["a\0"]):
+        with pytest.raises(InvalidInput, match="queue"):
+            app.worker(queues=queues)
 
 
 def test_higher_priorities_first_then_in_order(app: Oncely) -> None:

@@ -7,8 +7,10 @@ from shlex import split
 
 import pytest
 
-from oncely import Context, KeyConflict, KeyWarning, Oncely
+from oncely import Context, KeyConflict, KeyWarning, Oncely, acting
+from oncely.model.worker import About
 from oncely.store.requests import Mark, begin
+from oncely.store.workers import seen
 from oncely.surface.cli.program import build
 from tests.surface.command import Command, Done, environment, fail
 
@@ -92,6 +94,14 @@ def test_the_examples_run(here: Command, folder: Path, monkeypatch: pytest.Monke
         zone = "Europe/Berlin"
         app.schedule("digest", cron="0 9 * * MON-FRI", timezone=zone, queue="mail")
         app.schedules()
+    with Oncely("sqlite:///staffed.db") as app:
+        me = About("till-2:4021:9f1c22ab", "till-2", 4021, ["payments", "mail"], 16, "0.1.0")
+        app._engine.run(lambda _: seen(me, 3), "write")
+    with Oncely("sqlite:///changed.db") as app:
+        with acting("ann@example.com"):
+            app.pause("payments")
+        with acting("ann@example.com", note="the bank asked for it"):
+            app.set_queue("payments", concurrency=5)
     real: dict[str, str] = {}
     for block in BLOCK.findall(PAGE):
         for command, told in STEP.findall(block):

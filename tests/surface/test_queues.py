@@ -1,9 +1,14 @@
 """`oncely queues`."""
 
+from base64 import b64encode
+
 import pytest
 
 from oncely import Oncely
+from oncely.store.push_targets import targets
 from tests.surface.command import Command
+
+URL = "https://192.0.78.9/jobs"
 
 
 def test_an_empty_store_has_none(at: Command) -> None:
@@ -35,6 +40,25 @@ def test_a_group_is_limited_and_paused(at: Command) -> None:
     assert at("queues", "--group", "--resume", "acme").out == "acme  0 running, concurrency 2\n"
 
 
+def test_a_push_target_is_set_changed_and_lifted(
+    at: Command, app: Oncely, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = [f"whsec_{b64encode(bytes([n] * 24)).decode()}" for n in range(3)]
+    monkeypatch.setenv("ONCELY_PUSH_SECRET", secrets[0])
+    told = at("queues", "--set", "hooks", "--push-url", URL, "--require-key")
+    monkeypatch.delenv("ONCELY_PUSH_SECRET")
+    assert told.out == f"hooks  0 waiting, 0 running, pushed to {URL}, only with keys\n"
+    # What is not named stays as it is, and two secrets are in force while the receiver changes.
+    assert at("queues", "--set", "hooks", "--push-mode", "ack").code == 0
+    rotated = at("queues", "--set", "hooks", "--push-secret", ",".join(secrets[1:]), "--json")
+    assert rotated.json()[0]["push"] == {"url": URL, "mode": "ack"}
+    assert not any(secret in rotated.out for secret in secrets)
+    [kept] = app._engine.run(lambda _: targets(), "read")
+    assert kept.secrets == (bytes([1] * 24), bytes([2] * 24))
+    lifted = at("queues", "--set", "hooks", "--push-url", "none", "--no-require-key")
+    assert lifted.out == "hooks  0 waiting, 0 running\n"
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     [
@@ -47,6 +71,12 @@ def test_a_group_is_limited_and_paused(at: Command) -> None:
         (("--set", "q", "--rate", "1.5/2"), "rate is (1.5, 2)"),
         (("--set", "q", "--rate", "1/nan"), "rate is (1, nan)"),
         (("--group", "--set", "q", "--timeout", "5"), "--timeout is for queues"),
+        (("--group", "--set", "q", "--push-mode", "ack"), "--push-mode is for queues"),
+        (("--push-url", URL), "--push-url goes with --set NAME"),
+        (("--set", "q", "--push-url", URL), "has no push secret yet"),
+        (("--set", "q", "--push-mode", "ack"), "expected --push-url too"),
+        (("--set", "q", "--push-url", URL, "--push-secret", "short"), "secret is not usable"),
+        (("--set", "q", "--push-url", "http://10.1.2.3/"), "not a public address"),
         (("--pause", "q", "--resume", "q"), "--pause and --resume are given"),
         (("--pause", "a b"), "queue"),
     ],

@@ -8,22 +8,29 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Any, ClassVar, Protocol, Unpack
 
 from msgspec import UNSET
 
 from oncely.flow.complete import Completion
 from oncely.flow.drive import Steps, adrive, drive
 from oncely.flow.effect import Effects
-from oncely.flow.enqueue import Enqueuer
 from oncely.flow.writes import Writes
 from oncely.model import payload
 from oncely.model.effect import OnDoubt, check_name
 from oncely.model.errors import InvalidInput
-from oncely.model.job import NewJob, Options
+from oncely.model.job import NewJob, Options, Receipt
 from oncely.model.keys import join
 from oncely.store.claim import Claimed
 from oncely.store.engine import Engine
+
+
+class Enqueues(Protocol):
+    """What children are put in with."""
+
+    def one(self, new: NewJob, tx: Any) -> Receipt: ...
+
+    async def aone(self, new: NewJob, tx: Any) -> Receipt: ...
 
 
 class Context:
@@ -31,8 +38,11 @@ class Context:
 
     `job_id` is the same in every delivery and replay, `execution_id` new in each. `deadline` is
     the moment on the loop's clock (`time.monotonic`) at which the execution times out, or None.
-    In an `async def` handler the verbs are awaited, in a `def` handler they are not.
+    In an `async def` handler the verbs are awaited, in a `def` handler they are not. `is_drill` is
+    True where a job that is completed is delivered once more, to see what that would repeat.
     """
+
+    is_drill: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -42,7 +52,7 @@ class Context:
         deadline: float | None,
         engine: Engine,
         store_threads: Executor,
-        enqueuer: Enqueuer,
+        enqueuer: Enqueues,
         writes: Writes,
         is_async: bool,
     ) -> None:
@@ -60,6 +70,10 @@ class Context:
         self._enqueuer = enqueuer
         self._writes = writes
         self._is_async = is_async
+
+    @property
+    def claimed(self) -> Claimed:
+        return self._claimed
 
     @property
     def execution_id(self) -> str:

@@ -23,7 +23,7 @@ class Effects:
         self._job_id = job_id
         self._fence = fence
         self._writes = writes
-        self._all: dict[str, _Doing] = {}
+        self._all: dict[str, EffectDoing] = {}
         self.under_way: set[str] = set()
         self.barred = ""
         """Why no effect may be begun now, if so."""
@@ -56,11 +56,14 @@ class Effects:
         terms = Terms("fence", function, args, verify=verify, in_doubt=in_doubt, not_done=not_done)
         return self._under_way(name, terms)
 
+    def _make(self, name: str, terms: Terms) -> EffectDoing:
+        return EffectDoing(self._job_id, self._fence, name, terms, self._writes)
+
     def _under_way(self, name: str, terms: Terms) -> Steps[Any]:
         check_name(name)
         if self.barred:
             raise InvalidInput(f"effect {name!r} comes {self.barred}")
-        doing = _Doing(self._job_id, self._fence, name, terms, self._writes)
+        doing = self._make(name, terms)
         if name in self._all:
             raise InvalidInput(
                 f"effect {name!r} comes twice in one execution: give each its own name, such as "
@@ -77,7 +80,7 @@ class Effects:
             self.under_way.discard(name)
 
 
-class _Doing(Doing):
+class EffectDoing(Doing):
     noun = "effect {!r}"
     before = "execution"
 

@@ -16,7 +16,7 @@ _LOGGERS: Final = {
     "enqueue": logging.getLogger("oncely.enqueue"),
     "worker": logging.getLogger("oncely.worker"),
 }
-_STEPS: Final[dict[What, str]] = {"enqueued": "enqueue", "claimed": "claim"}
+_STEPS: Final[dict[What, str]] = {"enqueued": "enqueue", "claimed": "claim", "drilled": "drill"}
 
 
 def log(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
@@ -73,6 +73,8 @@ def _fields(event: Event) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.structs.asdict(event)
     fields["error"] = event.reason
     told = {
-        name: value for name, value in fields.items() if value is not None and value is not False
+        name: value
+        for name, value in fields.items()
+        if value is not None and value is not False and value != []
     }
     return {"outcome": told.pop("what"), **told}

@@ -12,6 +12,7 @@ import time
 from threading import Lock
 
 _HOUR = 3_600_000 << 12
+_VARIANT = {f"{n:x}": "89ab"[n & 3] for n in range(16)}
 _lock = Lock()
 _last = 0
 
@@ -24,15 +25,16 @@ def new_job_ids(count: int) -> list[str]:
         # A clock that was far ahead and is right again must not leave wrong times for ever.
         first = _last + 1 if 0 <= _last + 1 - now < _HOUR else now
         _last = first + count - 1
-    noise = os.urandom(8 * count)
-    return [_uuid7(first + n, noise[8 * n : 8 * n + 8]) for n in range(count)]
+    noise = os.urandom(8 * count).hex()
+    return [_uuid7(first + n, noise[16 * n : 16 * n + 16]) for n in range(count)]
 
 
-def _uuid7(ticks: int, noise: bytes) -> str:
-    head = (ticks >> 12) << 16 | 0x7000 | (ticks & 0xFFF)
-    tail = int.from_bytes(noise) & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
-    text = f"{head:016x}{tail:016x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+def _uuid7(ticks: int, noise: str) -> str:
+    """`noise`: 16 hexadecimal digits, of which two bits make way for the variant."""
+    time = f"{ticks >> 12:012x}"
+    return (
+        f"{time[:8]}-{time[8:]}-7{ticks & 0xFFF:03x}-{_VARIANT[noise[0]]}{noise[1:4]}-{noise[4:]}"
+    )
 
 
 # A child that forked while another thread held the lock must not wait for a thread it has not got.

@@ -7,7 +7,15 @@ from typing import Final, Literal
 import msgspec
 
 Name = Literal[
-    "enqueued", "executions", "deduplicated", "key_conflicts", "effects", "held", "resolved"
+    "enqueued",
+    "executions",
+    "deduplicated",
+    "key_conflicts",
+    "effects",
+    "held",
+    "resolved",
+    "drills",
+    "drill_effects",
 ]
 SECOND_LABEL: Final[dict[Name, str | None]] = {
     "enqueued": None,
@@ -17,6 +25,8 @@ SECOND_LABEL: Final[dict[Name, str | None]] = {
     "effects": "source",
     "held": None,
     "resolved": "answer",
+    "drills": "outcome",
+    "drill_effects": "answer",
 }
 """Beside `kind`, which every counter has."""
 

@@ -106,6 +106,14 @@ class TokenNotFound(UsageError, LookupError):
         )
 
 
+class UserNotFound(UsageError, LookupError):
+    """No user has this name, or it was removed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is no user {name!r} in this store: `oncely user list` shows them")
+
+
 class NotOverHttp(UsageError):
     """This takes the store itself, and this `Oncely` reaches it through a server."""
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from oncely.model.drill import DrillOutcome
 from oncely.model.effect import Source
 
 What = Literal[
@@ -26,6 +27,7 @@ What = Literal[
     "effect_done",
     "resolved",
     "forgotten",
+    "drilled",
 ]
 Boundary = Literal["enqueue", "delivery", "effect"]
 Key = Literal["idempotency", "unique"]
@@ -46,6 +48,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       `note` are a person's word on it.
     - `due_at`: not before that. `waited_seconds` is how long a claimed job was due by then,
       `ran_seconds` the time from its claim to its end.
+    - `drill` is how a drill ended: the job was completed before, and was delivered once more.
+      `recognised` and `repeated` are what it met.
     - `uncommitted`: enqueued in the caller's own transaction (`tx=`), so it counts only if that
       commits.
     """
@@ -73,6 +77,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waited_seconds: float | None = None
     ran_seconds: float | None = None
     uncommitted: bool = False
+    drill: DrillOutcome | None = None
+    recognised: list[str] = []
+    repeated: list[str] = []
 
     @property
     def reason(self) -> str | None:

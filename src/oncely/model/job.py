@@ -44,7 +44,7 @@ class NewJob(msgspec.Struct, frozen=True):
     tags: Sequence[str] = ()
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True, gc=False):
     """The answer to one enqueue: `inserted` is False if a repeat was recognised."""
 
     job_id: str
@@ -100,6 +100,27 @@ class Effect(msgspec.Struct, frozen=True):
     arguments: str | None
     result: Any
     resolutions: list[Resolution] = []
+
+
+class Brief(msgspec.Struct, frozen=True):
+    """A job as a list shows it: without payload, result and traceback."""
+
+    job_id: str
+    kind: str
+    queue: str
+    state: State
+    attempt: int
+    max_attempts: int | None
+    idempotency_key: str | None
+    unique_key: str | None
+    group_key: str | None
+    tags: list[str]
+    created_at: datetime
+    due_at: datetime
+    ended_at: datetime | None
+    started_at: datetime | None
+    error_type: str | None
+    error_message: str | None
 
 
 class Job(msgspec.Struct, frozen=True):

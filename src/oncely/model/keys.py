@@ -13,6 +13,7 @@ from uuid import UUID
 from oncely.model.errors import InvalidInput
 
 KEY_LIMIT: Final = 255
+PART_LIMIT: Final = 1_000
 Part = str | int | UUID | date | Decimal | Enum
 
 
@@ -49,6 +50,9 @@ def shown(value: Any) -> str:
 
 def check_key(key: Any, option: str) -> str:
     """`key` if it can be stored as one; `option` is what the caller knows it by."""
+    usual = type(key) is str and 1 <= len(key) <= KEY_LIMIT and key.isprintable()
+    if usual and key[0] != " " and key[-1] != " ":  # the only white space that is printable
+        return str(key)
     if not isinstance(key, str):
         raise InvalidInput(
             f"{option} is {shown(key)}; expected a string of 1 to {KEY_LIMIT} characters"
@@ -68,6 +72,20 @@ def check_key(key: Any, option: str) -> str:
     return key
 
 
+def check_part(text: Any, option: str) -> str:
+    """`text` if it can be looked for in what is stored."""
+    if not isinstance(text, str) or len(text) > PART_LIMIT:
+        raise InvalidInput(
+            f"{option} is {shown(text)}; expected a string of at most {PART_LIMIT:,} characters"
+        )
+    # PostgreSQL has no texts with a zero character, and UTF-8 none with half of a pair.
+    if any(c == "\0" or unicodedata.category(c) == "Cs" for c in text):
+        raise InvalidInput(
+            f"{option} is {shown(text)}; no stored text has a zero character or a lone surrogate"
+        )
+    return text
+
+
 _RANDOM_UUID: Final = re.compile(
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?[1467][0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}", re.IGNORECASE
 )
@@ -85,6 +103,8 @@ def suspicion(key: str, now: float) -> str | None:
 
     Ids with a meaning are left alone: a UUID inside a longer key, a hash, `evt_…`, words.
     """
+    if len(key) < 10:  # neither of them is so short
+        return None
     if _RANDOM_UUID.fullmatch(key):
         return "looks random (a bare UUID)"
     if _TOKEN.fullmatch(key) and not (_NAMED_ID.match(key) or _WORDS.fullmatch(key)):

@@ -17,6 +17,8 @@ class Retention(msgspec.Struct, frozen=True):
     cancelled_days: float = 7
     failed_days: float = 90
     key_days: float = 30
+    audit_days: float = 365
+    """Of the audit trail: after the change."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from oncely.model.drill import DrillOutcome
 from oncely.model.effect import Source
 from oncely.model.event import Boundary, Event, Key, What, one_line
 from oncely.model.transition import ACTIVE, State
@@ -94,6 +95,18 @@ class Word(msgspec.Struct, frozen=True):
     note: str | None
 
 
+class Rehearsal(msgspec.Struct, frozen=True):
+    """A drill of the job, after it was completed."""
+
+    at: datetime
+    outcome: DrillOutcome
+    epoch: int | None
+    worker: str | None
+    recognised: list[str]
+    repeated: list[str]
+    error: Any
+
+
 class Story(msgspec.Struct, frozen=True):
     """What happened to a job, in order; `str(story)` has a line for each event.
 
@@ -126,6 +139,7 @@ def tell(
     repeats: Sequence[Repeat],
     acts: Sequence[Act] = (),
     words: Sequence[Word] = (),
+    drills: Sequence[Rehearsal] = (),
 ) -> Story:
     """In the order of the epochs, which no clock can turn round; what is beside them goes by its
     moment."""
@@ -141,6 +155,7 @@ def tell(
         *(_repeat(repeat, event) for repeat in repeats),
         *(told for act in sorted(acts, key=_began) for told in _act(act, event)),
         *(_word(word, event) for word in words),
+        *(_drill(drill, event) for drill in drills),
     ]
     for other in sorted(
         beside, key=lambda other: (other.at, _RANKS.get(_class(other), _WORD_RANK))
@@ -246,6 +261,19 @@ def _word(word: Word, event: Make) -> Event:
     )
 
 
+def _drill(drill: Rehearsal, event: Make) -> Event:
+    return event(
+        what="drilled",
+        at=drill.at,
+        drill=drill.outcome,
+        epoch=drill.epoch,
+        worker=drill.worker,
+        recognised=drill.recognised,
+        repeated=drill.repeated,
+        error=drill.error,
+    )
+
+
 _RANKS: Final = {"enqueue": 0, "effect_begun": 1, "effect_done": 1, "effect": 2, "delivery": 4}
 _WORD_RANK: Final = 3
 _BEFORE_EFFECTS: Final = ("claimed", "effect_begun", "effect_done")
@@ -280,7 +308,7 @@ def _goes_before(before: Event, event: Event) -> bool:
     before it, a call most likely came first, an effect came between a claim and its end, and an
     answer after the doubt."""
     match _class(event):
-        case "delivery":
+        case "delivery" | "drilled":
             return True
         case "enqueue":
             return before.boundary == "enqueue"
@@ -313,7 +341,11 @@ def _now(now: Now, lease: Lease | None, acts: Sequence[Act]) -> str:
 def line(event: Event) -> str:
     """One line, whatever is in the error."""
     moment = "" if event.at is None else f"{shown(event.at)}  "
-    return f"{moment}{event.what:<12}  {', '.join(_details(event))}".rstrip()
+    return f"{moment}{event.what:<12}  {details(event)}".rstrip()
+
+
+def details(event: Event) -> str:
+    return ", ".join(_details(event))
 
 
 def _details(event: Event) -> Iterator[str]:
@@ -323,6 +355,13 @@ def _details(event: Event) -> Iterator[str]:
         yield f"at delivery: too late to be settled as {event.refused}"
     elif event.boundary == "effect":
         yield "found done, not done again"
+    if event.drill is not None:
+        found = ", ".join(map(one_line, event.recognised))
+        yield f"recognised: {found}" if event.drill == "recognised" else event.drill
+        if found and event.drill != "recognised":
+            yield f"recognised: {found}"
+        if event.repeated:
+            yield f"would repeat: {', '.join(map(one_line, event.repeated))}"
     if event.effect is not None:
         yield f"effect {event.effect!r}"
     if event.source is not None:

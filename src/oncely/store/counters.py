@@ -30,9 +30,9 @@ def counters() -> Plan[list[Counter]]:
     return [counter(*row) for row in (yield Statement("counters"))]
 
 
-def key_health() -> Plan[list[KeyHealth]]:
+def key_health(sample: int = SAMPLE) -> Plan[list[KeyHealth]]:
     totals = yield from counters()
-    rows = yield Statement("keys_sample", {"limit": SAMPLE})
+    rows = yield Statement("keys_sample", {"limit": sample})
     return examine(
         totals,
         [

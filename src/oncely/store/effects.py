@@ -17,6 +17,7 @@ from oncely.model.errors import (
 )
 from oncely.store.claim import Fence
 from oncely.store.plan import Plan, Statement, Together, document
+from oncely.store.trail import Trail, write
 
 _ROUNDS = 10
 Place = tuple[str, str, int]
@@ -98,6 +99,12 @@ def begin_all(
         answers[effect.place] if effect.place in answers else _kept_changing(effect)
         for effect in intents
     ]
+
+
+def look(effect: Effect) -> Plan[Entry | None]:
+    """What the ledger has of it, whoever holds the job."""
+    [(_, _, _, _, _, *row)] = yield document("effect_look", [effect.record()])
+    return None if row[0] is None else Entry(*row)
 
 
 def begin(effect: Effect, *, again: bool = False) -> Plan[Entry | None]:
@@ -200,6 +207,7 @@ def resolve(
     by_whom: str,
     note: str | None,
     again: bool = False,
+    trail: Trail | None = None,
 ) -> Plan[None]:
     """A person's answer, in a transaction. The job goes on when its last doubt is over.
 
@@ -224,4 +232,6 @@ def resolve(
             "note": note,
         },
     )
+    details = {"effect": name, "happened": happened}
+    yield from write(trail, "resolve", "job", job_id, details=details)
     yield from go_on(job_id)

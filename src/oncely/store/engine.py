@@ -10,7 +10,7 @@ import msgspec
 
 from oncely.model.errors import StoreUnavailable
 from oncely.store.listen import Ear, Tell
-from oncely.store.plan import Plan
+from oncely.store.plan import Plan, Statement
 from oncely.store.sql import Library
 
 T = TypeVar("T")
@@ -38,6 +38,12 @@ class Transactions(Protocol):
     def sync(self) -> AbstractContextManager[Any]: ...
 
     def on_loop(self) -> AbstractAsyncContextManager[Any]: ...
+
+    def end_with(self, tx: Any, library: Library, last: Statement) -> bool:
+        """Carry out `last` and commit, in one message. False if that cannot be, or if `last` was
+        refused: then the transaction is as it was before."""
+
+    async def aend_with(self, tx: Any, library: Library, last: Statement) -> bool: ...
 
 
 class Runs(Protocol):

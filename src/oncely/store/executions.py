@@ -6,7 +6,7 @@ Every job of such a claim has a lease of its own, so that each can be kept or le
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -20,7 +20,7 @@ from oncely.store.claim import Claimed, Fence, claim, claimed_before
 from oncely.store.deliver import Settlement, settle
 from oncely.store.lanes import Claim, Outlook, claim_shared, survey
 from oncely.store.limits import hold
-from oncely.store.plan import Plan, Statement
+from oncely.store.plan import Plan, Statement, document
 from oncely.store.requests import Mark
 
 Verb = Literal["ack", "nack", "defer"]
@@ -127,6 +127,11 @@ def _one_by_one(wanted: Wanted, outlook: Outlook) -> Plan[list[Claimed]]:
             break
         jobs += got
     return jobs
+
+
+def queues_of(job_ids: Iterable[str]) -> Plan[dict[str, str]]:
+    """The queue of each of these jobs that there is; it never changes."""
+    return dict((yield document("find_queues", [{"id": job_id} for job_id in job_ids])))
 
 
 def end(one: Execution, verb: Verb, make: Callable[[Claimed], Settlement]) -> Plan[Settlement]:

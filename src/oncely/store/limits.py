@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -12,9 +12,11 @@ from oncely.model.push import Push, PushTarget
 from oncely.model.retry import Retry
 from oncely.store import push_targets
 from oncely.store.plan import Plan, Statement, document
+from oncely.store.trail import Trail, write
 
 Scope = Literal["queue", "group"]
 COUNT_LIMIT: Final = 10_001
+LANE_LIMIT: Final = 2_000
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -30,7 +32,7 @@ class Change(msgspec.Struct, frozen=True):
     push: Push | None = None
 
 
-def change(scope: Scope, name: str, new: Change) -> Plan[None]:
+def change(scope: Scope, name: str, new: Change, *, trail: Trail | None = None) -> Plan[None]:
     """In a transaction."""
     if new.given & {"concurrency", "rate", "paused"}:
         count, seconds = new.rate or (None, None)
@@ -62,6 +64,26 @@ def change(scope: Scope, name: str, new: Change) -> Plan[None]:
         )
     if "push" in new.given:
         yield from push_targets.change(name, new.push)
+    if new.paused is not None:
+        yield from write(trail, "pause" if new.paused else "resume", scope, name)
+    else:
+        yield from write(trail, f"set_{scope}", scope, name, details=_told(new))
+
+
+def _told(new: Change) -> dict[str, Any]:
+    """What the audit trail keeps of it: never a secret."""
+    known: dict[str, Any] = {
+        "concurrency": new.concurrency,
+        "rate": new.rate,
+        "retry": new.retry,
+        "timeout": new.timeout_seconds,
+        "require_key": new.require_key,
+        "push": new.push and {"url": new.push.url, "mode": new.push.mode},
+    }
+    told = {option: known[option] for option in sorted(new.given) if option in known}
+    if new.push is not None and new.push.secrets is not None:
+        told["push"]["secret"] = "set"
+    return told
 
 
 def requires_key(queue: str) -> Plan[bool]:
@@ -103,7 +125,7 @@ def queues() -> Plan[list[Queue]]:
 
 def ages() -> Plan[dict[str, float]]:
     """Of each queue in which jobs wait: for how many seconds the oldest of them is due."""
-    rows = yield Statement("ages", {"count_limit": COUNT_LIMIT})
+    rows = yield Statement("ages", {"lane_limit": LANE_LIMIT})
     return {name: age_us / 1_000_000 for name, age_us in rows}
 
 

@@ -6,81 +6,31 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import msgspec
-
 from oncely.model import payload
 from oncely.model.job import Effect, Execution, Job, Resolution
 from oncely.model.transition import ENDED, State
-from oncely.store.plan import Plan, Row, Statement, document
-from oncely.store.steer import failed_after
+from oncely.store.plan import Plan, Row, document
 
 FIRST: Final = "00000000-0000-0000-0000-000000000000"
 LAST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SOURCES: Final[dict[State | None, str]] = {
-    None: "list_any",
-    "completed": "list_any",
-    "scheduled": "list_waiting",
-    "pending": "list_waiting",
-    "running": "list_running",
-    "failed": "list_resting",
-    "cancelled": "list_resting",
-    "in_doubt": "list_resting",
-}
 
 
 def get(job_id: str) -> Plan[Job | None]:
-    jobs = yield from _look([job_id])
+    jobs = yield from look_at([job_id])
     return jobs[0] if jobs else None
-
-
-class Leaf(msgspec.Struct, frozen=True):
-    """A page of jobs. `last` is where the next one goes on from; None if there is none."""
-
-    jobs: list[Job]
-    last: str | None
-
-
-def jobs(state: State | None, kind: str | None, queue: str | None, limit: int) -> Plan[list[Job]]:
-    return (yield from page(state, kind, queue, limit, LAST)).jobs
-
-
-def page(
-    state: State | None, kind: str | None, queue: str | None, limit: int, before: str
-) -> Plan[Leaf]:
-    """The newest first, of those before `before`. A job that moves on while it is being read is
-    left out."""
-    rows = yield Statement(
-        _SOURCES[state],
-        {"state": state, "kind": kind, "queue": queue, "limit": limit, "before": before},
-    )
-    return (yield from _leaf([row[0] for row in rows], state, limit))
-
-
-def failed_page(
-    after: str, *, kind: str | None, queue: str | None, error: str | None, limit: int
-) -> Plan[Leaf]:
-    """The dead-letter queue, the oldest first, of those after `after`."""
-    ids = yield from failed_after(after, kind=kind, queue=queue, error=error, limit=limit)
-    return (yield from _leaf(ids, "failed", limit))
-
-
-def _leaf(ids: Sequence[str], state: State | None, limit: int) -> Plan[Leaf]:
-    found = yield from _look(ids)
-    last = ids[-1] if len(ids) == limit else None
-    return Leaf([job for job in found if state in (None, job.state)], last)
 
 
 def at_rest(ids: Sequence[str]) -> Plan[tuple[list[Job], list[str]]]:
     """Those of the jobs that have ended, and the ids that are not in the store."""
     rows = yield document("find_jobs", [{"id": id} for id in ids])
     states: dict[str, State] = {row[0]: row[1] for row in rows}
-    found = yield from _look([id for id in ids if states.get(id) in ENDED])
+    found = yield from look_at([id for id in ids if states.get(id) in ENDED])
     ended = [job for job in found if job.state in ENDED]
     return ended, [id for id in ids if id not in states]
 
 
-def _look(ids: Sequence[str]) -> Plan[list[Job]]:
+def look_at(ids: Sequence[str]) -> Plan[list[Job]]:
     if not ids:
         return []
     records = [{"id": id} for id in ids]

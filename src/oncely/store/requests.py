@@ -10,6 +10,7 @@ from oncely.model.errors import InProgress, RequestNotFound, StoreUnavailable
 from oncely.model.request import RequestInDoubt, Response, Seen
 from oncely.store.look import moment
 from oncely.store.plan import Plan, Statement
+from oncely.store.trail import Trail, write
 
 _ROUNDS: Final = 10
 
@@ -100,7 +101,14 @@ def doubts(key: str | None, limit: int) -> Plan[list[RequestInDoubt]]:
     return [RequestInDoubt(caller, name, *map(moment, times)) for caller, name, *times in rows]
 
 
-def resolve(caller: str, key: str, response: Response | None, *, again: bool) -> Plan[None]:
+def resolve(
+    caller: str,
+    key: str,
+    response: Response | None,
+    *,
+    again: bool,
+    trail: Trail | None = None,
+) -> Plan[None]:
     """A person's answer, in a transaction: what its client is to be told, or None if it had no
     effect. `again`: it was sent before, and no doubt is left then."""
     mine = {"scope": caller, "key": key}
@@ -108,6 +116,13 @@ def resolve(caller: str, key: str, response: Response | None, *, again: bool) ->
         resolved = yield Statement("request_did_not", mine)
     else:
         resolved = yield Statement("request_happened", {**mine, **msgspec.structs.asdict(response)})
+    if resolved:
+        details = {
+            "caller": caller,
+            "happened": response is not None,
+            "status": None if response is None else response.status,
+        }
+        yield from write(trail, "resolve_request", "request", key, details=details)
     if resolved or again:
         return
     rows = yield Statement("request_look", mine)

@@ -13,6 +13,7 @@ from oncely.model.errors import ScheduleDeclared, ScheduleNotFound
 from oncely.model.job import NewJob
 from oncely.model.schedule import CatchUp, Cron, Schedule
 from oncely.store.plan import Plan, Row, Statement, document
+from oncely.store.trail import Trail, write
 
 GONE_SECONDS: Final = 30
 """A definition that no worker has confirmed for so long is nobody's."""
@@ -103,19 +104,22 @@ def new_job(name: str) -> Plan[NewJob]:
     return NewJob(**payload.decode(rows[0][4]))
 
 
-def pause(name: str) -> Plan[None]:
+def pause(name: str, *, trail: Trail | None = None) -> Plan[None]:
     if not (yield Statement("schedule_pause", {"name": name})):
         raise ScheduleNotFound(name)
+    yield from write(trail, "pause_schedule", "schedule", name)
 
 
-def resume(name: str) -> Plan[None]:
+def resume(name: str, *, trail: Trail | None = None) -> Plan[None]:
     if not (yield Statement("schedule_resume", {"name": name})):
         raise ScheduleNotFound(name)
+    yield from write(trail, "resume_schedule", "schedule", name)
 
 
-def remove(name: str, *, again: bool) -> Plan[None]:
+def remove(name: str, *, again: bool, trail: Trail | None = None) -> Plan[None]:
     """`again` says that this was sent before and the answer was lost: what is gone was removed."""
     if (yield Statement("schedule_remove", {"name": name, "gone_us": _GONE_US})):
+        yield from write(trail, "remove_schedule", "schedule", name)
         return
     if (yield Statement("schedule_list", {"name": name, "gone_us": _GONE_US})):
         raise ScheduleDeclared(name, GONE_SECONDS)

@@ -7,7 +7,18 @@ from typing import Any, Final, Literal, assert_never
 import msgspec
 
 from oncely.model.errors import JobNotFound
-from oncely.model.story import Act, Delivery, Enqueued, Lease, Now, Repeat, Story, Word, tell
+from oncely.model.story import (
+    Act,
+    Delivery,
+    Enqueued,
+    Lease,
+    Now,
+    Rehearsal,
+    Repeat,
+    Story,
+    Word,
+    tell,
+)
 from oncely.store.look import moment, value
 from oncely.store.plan import Plan, Row, Statement
 
@@ -18,7 +29,7 @@ REPEATS: Final = 100
 class _Told(msgspec.Struct, frozen=True):
     """A row of the statement `story`; the fields that do not fit its source are None."""
 
-    source: Literal["now", "lease", "delivery", "rest", "repeat", "effect", "resolution"]
+    source: Literal["now", "lease", "delivery", "rest", "repeat", "effect", "resolution", "drill"]
     at: int
     began: int | None
     until: int | None
@@ -40,6 +51,7 @@ def story(job_id: str) -> Plan[Story]:
     repeats: list[Repeat] = []
     acts: list[Act] = []
     words: list[Word] = []
+    drills: list[Rehearsal] = []
     for row in rows:
         match _fact(_Told(*row)):
             case Now() as now:
@@ -54,9 +66,12 @@ def story(job_id: str) -> Plan[Story]:
                 acts.append(act)
             case Word() as word:
                 words.append(word)
+            case Rehearsal() as drill:
+                drills.append(drill)
     if not enqueued or now is None:
         raise JobNotFound(job_id)
-    return tell(_enqueued(job_id, enqueued[0]), now, lease, deliveries, repeats, acts, words)
+    first = _enqueued(job_id, enqueued[0])
+    return tell(first, now, lease, deliveries, repeats, acts, words, drills)
 
 
 def _enqueued(job_id: str, row: Row) -> Enqueued:
@@ -64,7 +79,7 @@ def _enqueued(job_id: str, row: Row) -> Enqueued:
     return Enqueued(job_id, kind, queue, idempotency_key, unique_key, moment(created), moment(due))
 
 
-def _fact(row: _Told) -> Now | Lease | Delivery | Repeat | Act | Word:
+def _fact(row: _Told) -> Now | Lease | Delivery | Repeat | Act | Word | Rehearsal:
     at = moment(row.at)
     began = None if row.began is None else moment(row.began)
     until = None if row.until is None else moment(row.until)
@@ -86,5 +101,8 @@ def _fact(row: _Told) -> Now | Lease | Delivery | Repeat | Act | Word:
             return Act(row.key, row.outcome, row.boundary, row.epoch or 0, at, until)
         case "resolution":
             return Word(at, row.key, row.outcome, row.worker, value(row.error))
+        case "drill":
+            found = value(row.error)
+            return Rehearsal(at, row.outcome, row.epoch, row.worker, **found)
         case _:
             assert_never(row.source)

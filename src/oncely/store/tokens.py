@@ -11,6 +11,7 @@ from oncely.model.errors import TokenNotFound
 from oncely.model.token import Kept, Scope, Token
 from oncely.store.look import moment
 from oncely.store.plan import Plan, Statement
+from oncely.store.trail import Trail, write
 
 
 class Making(msgspec.Struct, frozen=True):
@@ -34,12 +35,16 @@ class Making(msgspec.Struct, frozen=True):
         }
 
 
-def make(making: Making) -> Plan[Token]:
+def make(making: Making, *, trail: Trail | None = None) -> Plan[Token]:
     yield Statement("token_make", making.params())
+    details = {"name": making.name, "scopes": making.scopes, "queues": making.queues}
+    yield from write(trail, "create_token", "token", making.id, details=details)
     return (yield from _only(making.id))
 
 
-def rotate(token_id: str, making: Making, *, overlap_us: int, again: bool) -> Plan[Token]:
+def rotate(
+    token_id: str, making: Making, *, overlap_us: int, again: bool, trail: Trail | None = None
+) -> Plan[Token]:
     """In a transaction: the new one, with the rights of the old one, which ends after the overlap.
 
     `again` says that this was sent before and the answer was lost: then the new one may be there.
@@ -57,12 +62,15 @@ def rotate(token_id: str, making: Making, *, overlap_us: int, again: bool) -> Pl
         scopes=old.token.scopes,
         queues=old.token.queues,
     )
+    details = {"name": heir.name, "new": heir.id}
+    yield from write(trail, "rotate_token", "token", token_id, details=details)
     return (yield from make(heir))
 
 
-def revoke(token_id: str) -> Plan[None]:
+def revoke(token_id: str, *, trail: Trail | None = None) -> Plan[None]:
     if not (yield Statement("token_revoke", {"id": token_id})):
         raise TokenNotFound(token_id)
+    yield from write(trail, "revoke_token", "token", token_id)
 
 
 def tokens() -> Plan[list[Token]]:
@@ -75,7 +83,7 @@ def find(token_id: str) -> Plan[Kept | None]:
 
 
 def any_token() -> Plan[bool]:
-    """Also one that is revoked or has expired."""
+    """Also one that is revoked or has expired, and a user as well."""
     [(found,)] = yield Statement("token_any")
     return bool(found)
 

@@ -7,7 +7,9 @@ from typing import Any, Unpack
 
 from oncely.model.job import NewJob, Options, Receipt, Receipts
 from oncely.store.engine import Finding
+from oncely.surface.auditing import Auditing
 from oncely.surface.base import twin
+from oncely.surface.drilling import Drilling
 from oncely.surface.flowing import Flowing
 from oncely.surface.looking import Looking
 from oncely.surface.requesting import Requesting
@@ -15,9 +17,21 @@ from oncely.surface.running import Running
 from oncely.surface.scheduling import Scheduling
 from oncely.surface.steering import Steering
 from oncely.surface.tokening import Tokening
+from oncely.surface.userkeeping import UserKeeping
 
 
-class Oncely(Looking, Steering, Flowing, Running, Scheduling, Tokening, Requesting):
+class Oncely(
+    Looking,
+    Steering,
+    Flowing,
+    Running,
+    Scheduling,
+    Tokening,
+    Requesting,
+    UserKeeping,
+    Auditing,
+    Drilling,
+):
     """A queue in a store: `sqlite:///jobs.db`, or `postgresql://…` for production; or through a
     server, `https://…` with an `api_key` (else `$ONCELY_API_KEY`).
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import wraps
 from threading import Lock
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
@@ -106,7 +107,8 @@ def twin(
 
     @wraps(verb)
     async def awaited(self: S, /, *args: P.args, **options: P.kwargs) -> T:
-        return await aside(self._executor, lambda: verb(self, *args, **options))
+        here = copy_context()  # who acts is known there too
+        return await aside(self._executor, lambda: here.run(verb, self, *args, **options))
 
     awaited.__name__ = f"a{verb.__name__}"
     awaited.__qualname__ = awaited.__qualname__.replace(verb.__name__, awaited.__name__)

@@ -13,6 +13,7 @@ from oncely.model.push import Push, check_push
 from oncely.model.retry import Retry
 from oncely.store import limits
 from oncely.store.limits import Change, Scope
+from oncely.surface.acting import trail
 from oncely.surface.base import Base, twin
 
 
@@ -122,7 +123,8 @@ class Flowing(Base):
     def _change(self, scope: Scope, name: str, change: Change) -> None:
         if not change.given:
             raise InvalidInput(f"nothing is set for {scope} {name!r}; expected at least one option")
-        self._engine.run(lambda _: limits.change(scope, name, change), "transaction")
+        who = trail()
+        self._engine.run(lambda _: limits.change(scope, name, change, trail=who), "transaction")
 
     aset_queue = twin(set_queue)
     aset_group = twin(set_group)

@@ -23,9 +23,9 @@ from oncely.store.ledger.books import open_books
 from oncely.store.ledger.lent import Lent
 from oncely.store.ledger.plans import Doubt
 from oncely.store.plan import Plan
+from oncely.surface.acting import user
 from oncely.surface.base import carry_over_forks
 from oncely.surface.closing import Closing
-from oncely.surface.steering import user
 from oncely.worker.hold import Holder, NoHolder
 
 P = ParamSpec("P")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from datetime import datetime
 from typing import Any, Final
 
 from oncely.flow.events import Hook
 from oncely.model.counter import Counter
-from oncely.model.draft import check_name
 from oncely.model.errors import (
     InvalidInput,
     JobCancelled,
@@ -21,11 +21,16 @@ from oncely.model.health import KeyHealth
 from oncely.model.job import Job
 from oncely.model.keys import shown
 from oncely.model.story import Story
-from oncely.model.transition import ENDED, STATES, State
+from oncely.model.traffic import Last, Traffic, check_last
+from oncely.model.transition import ENDED, State
+from oncely.model.worker import Worker
 from oncely.store import counters as counting
-from oncely.store import look
+from oncely.store import listing, look
+from oncely.store import traffic as traffics
+from oncely.store import workers as working
 from oncely.store.story import story
 from oncely.surface.base import Base, is_job_id, refuse_malformed, twin
+from oncely.surface.choosing import chosen
 
 LIST_LIMIT: Final = 10_000
 TIMEOUT_LIMIT_SECONDS: Final = 366 * 86_400
@@ -45,18 +50,29 @@ class Looking(Base):
         kind: str | None = None,
         queue: str | None = None,
         limit: int = 100,
+        group_key: str | None = None,
+        tag: str | None = None,
+        key: str | None = None,
+        created_from: datetime | None = None,
+        created_until: datetime | None = None,
     ) -> list[Job]:
-        """Jobs, the newest first, at most `limit` of them."""
-        if state is not None and state not in STATES:
-            raise InvalidInput(f"state is {shown(state)}; expected one of {', '.join(STATES)}")
+        """Jobs, the newest first, at most `limit` of them. `key` is an idempotency key or a unique
+        key; `created_from` and `created_until` are moments with a time zone."""
+        wanted = chosen(
+            state=state,
+            kind=kind,
+            queue=queue,
+            group_key=group_key,
+            tag=tag,
+            key=key,
+            created_from=created_from,
+            created_until=created_until,
+        )
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIST_LIMIT:
             raise InvalidInput(
                 f"limit is {shown(limit)}; expected a number from 1 to {LIST_LIMIT:,}"
             )
-        for option, name in (("kind", kind), ("queue", queue)):
-            if name is not None:
-                check_name(name, option)
-        return self._engine.run(lambda _: look.jobs(state, kind, queue, limit), "read")
+        return self._engine.run(lambda _: listing.jobs(wanted, limit), "read")
 
     def result(self, job_id: str, timeout: float | None = None) -> Any:
         """What the handler returned; waits until the job has come to rest.
@@ -121,6 +137,21 @@ class Looking(Base):
         """Of each kind: how often its keys recognised a repeat, and whether they can."""
         return self._engine.run(lambda _: counting.key_health(), "read")
 
+    def traffic(self, last: Last = "hour") -> Traffic:
+        """What was counted in the last `"hour"` (by the minute), `"day"` (by 15 minutes) or
+        `"month"` (by six hours), and how long jobs waited and ran.
+
+        The counts are those of `counters`, exact. The times are told by the workers every few
+        seconds: of one that is killed, the last few are missing.
+        """
+        checked = check_last(last)
+        return self._engine.run(lambda _: traffics.traffic(checked), "read")
+
+    def workers(self) -> list[Worker]:
+        """The workers that were heard of in the last hour. One that stops is gone at once; one that
+        died is not `alive` after half a minute."""
+        return self._engine.run(lambda _: working.workers(), "read")
+
     def on_event(self, hook: Hook) -> Hook:
         """Call `hook` with an `Event` for each enqueue, deduplication, claim and settle of this app
         and its workers, once it is committed. It is called where that happened, in a thread or in
@@ -140,6 +171,8 @@ class Looking(Base):
     ajobs = twin(jobs)
     acounters = twin(counters)
     akey_health = twin(key_health)
+    atraffic = twin(traffic)
+    aworkers = twin(workers)
 
 
 class _Wait:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oncely.model import payload
+from oncely.model.effect import check_note
 from oncely.model.errors import InvalidInput, RequestNotFound
 from oncely.model.keys import check_key, shown
 from oncely.model.request import RequestInDoubt, Response
 from oncely.store import requests
+from oncely.surface.acting import trail
 from oncely.surface.base import Base, twin
 
 _MOST: Final = 1_000
@@ -31,18 +33,23 @@ class Requesting(Base):
         status: int | None = None,
         body: Any = None,
         caller: str | None = None,
+        note: str | None = None,
+        by: str | None = None,
     ) -> None:
         """Say whether a request in doubt took effect.
 
         If it `happened`, `status` and `body`, a JSON value, are the response that every repeat
         gets. If not, the next repeat runs. `caller` is needed only if more than one has a request
-        in doubt under this key.
+        in doubt under this key. Who said so (`by`; if not said, the user of this process), when and
+        with what `note` is kept in the audit trail.
         """
         check_key(key, "the key")
         response = _response(happened, status, body)
         named = self._only_caller(key) if caller is None else caller and check_key(caller, "caller")
+        who = trail(by=None if by is None else check_key(by, "by"), note=check_note(note))
         self._engine.run(
-            lambda again: requests.resolve(named, key, response, again=again), "transaction"
+            lambda again: requests.resolve(named, key, response, again=again, trail=who),
+            "transaction",
         )
 
     def _only_caller(self, key: str) -> str:

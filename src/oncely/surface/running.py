@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, Unpack
 
 from oncely.flow.execute import Middleware
+from oncely.model.errors import NotOverHttp
 from oncely.model.retry import Retry
 from oncely.surface.base import Base
+from oncely.worker.gear import Gear, WorkerOptions
 from oncely.worker.loop import run_alone
 from oncely.worker.push import Pusher, PusherOptions
-from oncely.worker.worker import Gear, Worker, WorkerOptions
+from oncely.worker.worker import Worker
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,15 +25,19 @@ class Running(Base):
         queue: str = "default",
         retry: Retry | None = None,
         timeout: float | None = None,
+        drill: bool = False,
     ) -> Callable[[F], F]:
         """The decorated function, `async def` or `def`, handles jobs of this kind.
 
         It takes a `Context` and, if it wants it, the payload, converted to the type of its
-        annotation. What it returns is kept as the result.
+        annotation. What it returns is kept as the result. With `drill`, a worker that was told to
+        may deliver completed jobs of this kind once more, to see what that would repeat.
         """
 
         def register(function: F) -> F:
-            self._registry.add(kind, function, queue=queue, retry=retry, timeout=timeout)
+            self._registry.add(
+                kind, function, queue=queue, retry=retry, timeout=timeout, drill=drill
+            )
             return function
 
         return register
@@ -50,7 +56,11 @@ class Running(Base):
         - `lease_seconds`: so long after a worker died its jobs go to others; 60.
         - `poll_seconds`: an idle worker looks at least this often; 1.
         - `grace_seconds`: so long running handlers may go on when it is told to stop; 30.
+        - `drill`: this share of the jobs that it completes, of kinds that allow it, is delivered
+          once more, to see what that would repeat; 0.
         """
+        if options.get("drill") and self.url.startswith(("http://", "https://")):
+            raise NotOverHttp("a drill")
         return Worker(self._gear(), **options)
 
     def pusher(self, **options: Unpack[PusherOptions]) -> Pusher:

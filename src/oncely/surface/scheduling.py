@@ -12,6 +12,8 @@ from oncely.model.keys import check_key
 from oncely.model.schedule import CatchUp, Schedule
 from oncely.store import schedules as store
 from oncely.store.plan import Plan
+from oncely.store.trail import write
+from oncely.surface.acting import trail
 from oncely.surface.base import Base, twin
 
 T = TypeVar("T")
@@ -66,12 +68,14 @@ class Scheduling(Base):
         """No ticks until `resume_schedule`. Workers that start or are deployed change nothing
         about it."""
         check_name(name, "the schedule's name")
-        self._with_declared(lambda _: store.pause(name))
+        who = trail()
+        self._with_declared(lambda _: store.pause(name, trail=who))
 
     def resume_schedule(self, name: str) -> None:
         """From the next tick on; those of the pause are not made up for."""
         check_name(name, "the schedule's name")
-        self._with_declared(lambda _: store.resume(name))
+        who = trail()
+        self._with_declared(lambda _: store.resume(name, trail=who))
 
     def fire_schedule(self, name: str, *, idempotency_key: str | None = None) -> Receipt:
         """Enqueue its job now, beside its ticks, also in a pause. Each call is one job; with an
@@ -80,15 +84,23 @@ class Scheduling(Base):
         if idempotency_key is not None:
             check_key(idempotency_key, "idempotency_key")
         [job_id] = new_job_ids(1)
-        return self._with_declared(
-            lambda again: self._schedules.fire(name, job_id, idempotency_key, again=again)
-        )
+        who = trail()
+
+        def fire(again: bool) -> Plan[Receipt]:
+            receipt = yield from self._schedules.fire(name, job_id, idempotency_key, again=again)
+            if receipt.inserted:
+                details = {"job_id": receipt.job_id}
+                yield from write(who, "fire_schedule", "schedule", name, details=details)
+            return receipt
+
+        return self._with_declared(fire)
 
     def remove_schedule(self, name: str) -> None:
         """Forget one that is no longer in the code. While a worker that declares it runs it would
         come back: that raises `ScheduleDeclared`."""
         check_name(name, "the schedule's name")
-        self._engine.run(lambda again: store.remove(name, again=again), "transaction")
+        who = trail()
+        self._engine.run(lambda again: store.remove(name, again=again, trail=who), "transaction")
 
     def _with_declared(self, make: Callable[[bool], Plan[T]]) -> T:
         """A schedule can be looked at and steered before its first worker runs."""

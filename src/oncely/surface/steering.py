@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +11,9 @@ from oncely.model.draft import check_name
 from oncely.model.effect import RESULT_LIMIT_BYTES, check_note
 from oncely.model.effect import check_name as check_name_of_effect
 from oncely.model.errors import InvalidInput
-from oncely.model.keys import check_key, shown
+from oncely.model.keys import check_key, check_part, shown
 from oncely.store import effects, steer
+from oncely.surface.acting import trail
 from oncely.surface.base import Base, refuse_malformed, twin
 
 
@@ -25,7 +24,8 @@ class Steering(Base):
         refused from now on. What is in doubt of a job that was held stays so in its ledger, and can
         still be resolved, for the record."""
         refuse_malformed(job_id)
-        self._engine.run(lambda _: steer.cancel(job_id), "transaction")
+        who = trail()
+        self._engine.run(lambda _: steer.cancel(job_id, trail=who), "transaction")
 
     def replay(self, job_id: str, *, fresh_ledger: bool = False) -> list[str]:
         """Put a failed job back, with the same id and its attempts renewed.
@@ -37,9 +37,11 @@ class Steering(Base):
         `UniqueKeyTaken` names the job that holds its unique key meanwhile, if one does.
         """
         refuse_malformed(job_id)
-        by = user() if fresh_ledger else None
+        who = trail()
+        by = who.by if fresh_ledger else None
         return self._engine.run(
-            lambda again: steer.replay(job_id, forgotten_by=by, again=again), "transaction"
+            lambda again: steer.replay(job_id, forgotten_by=by, again=again, trail=who),
+            "transaction",
         )
 
     def replay_all(
@@ -61,6 +63,8 @@ class Steering(Base):
         for option, name in (("kind", kind), ("queue", queue)):
             if name is not None:
                 check_name(name, option)
+        if error is not None:
+            check_part(error, "error")
         return replay_failed(
             self._engine,
             queue=queue,
@@ -69,6 +73,7 @@ class Steering(Base):
             limit=limit,
             dry_run=dry_run,
             progress=progress or (lambda _: None),
+            trail=trail(),
         )
 
     def resolve(
@@ -94,15 +99,17 @@ class Steering(Base):
         if result is not None and not happened:
             raise InvalidInput("a result is given for an effect that did not happen")
         text = payload.encode(result, max_bytes=RESULT_LIMIT_BYTES) if happened else None
+        who = trail(by=None if by is None else check_key(by, "by"), note=check_note(note))
         self._engine.run(
             lambda again: effects.resolve(
                 job_id,
                 effect,
                 happened=happened,
                 result=text,
-                by_whom=user() if by is None else check_key(by, "by"),
-                note=check_note(note),
+                by_whom=who.by,
+                note=who.note,
                 again=again,
+                trail=who,
             ),
             "transaction",
         )
@@ -111,10 +118,3 @@ class Steering(Base):
     acancel = twin(cancel)
     areplay = twin(replay)
     areplay_all = twin(replay_all)
-
-
-def user() -> str:
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (OSError, KeyError):  # a container without a name for its user
-        return socket.gethostname()

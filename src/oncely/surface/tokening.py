@@ -7,7 +7,7 @@ import string
 from collections.abc import Iterable
 from typing import Any, Final
 
-from oncely.model.errors import InvalidInput
+from oncely.model.errors import InvalidInput, TokenNotFound
 from oncely.model.keys import check_key, shown
 from oncely.model.token import (
     LIFE_LIMIT_SECONDS,
@@ -21,6 +21,7 @@ from oncely.model.token import (
 )
 from oncely.store import tokens
 from oncely.store.tokens import Making
+from oncely.surface.acting import trail
 from oncely.surface.base import Base, twin
 
 _LETTERS: Final = string.ascii_letters + string.digits
@@ -46,7 +47,8 @@ class Tokening(Base):
             None if name is None else check_key(name, "name"),
             None if expires_in is None else _microseconds(expires_in, "expires_in"),
         )
-        token = self._engine.run(lambda _: tokens.make(making), "transaction")
+        who = trail()
+        token = self._engine.run(lambda _: tokens.make(making, trail=who), "transaction")
         return NewToken(token, key)
 
     def tokens(self) -> list[Token]:
@@ -55,14 +57,22 @@ class Tokening(Base):
 
     def revoke_token(self, token_id: str) -> None:
         """Refuse its key from now on. Revoking it again changes nothing."""
-        self._engine.run(lambda _: tokens.revoke(token_id), "transaction")
+        if not _can_be(token_id):
+            raise TokenNotFound(token_id)
+        who = trail()
+        self._engine.run(lambda _: tokens.revoke(token_id, trail=who), "transaction")
 
     def rotate_token(self, token_id: str, *, overlap: float = OVERLAP_SECONDS) -> NewToken:
         """A new token with the same rights; the old one is good for `overlap` more seconds."""
+        if not _can_be(token_id):
+            raise TokenNotFound(token_id, valid=True)
         overlap_us = _microseconds(overlap, "overlap")
         making, key = _making(check_scopes(["read"]), (), None, None)
+        who = trail()
         token = self._engine.run(
-            lambda again: tokens.rotate(token_id, making, overlap_us=overlap_us, again=again),
+            lambda again: tokens.rotate(
+                token_id, making, overlap_us=overlap_us, again=again, trail=who
+            ),
             "transaction",
         )
         return NewToken(token, key)
@@ -79,6 +89,11 @@ def _making(
     token_id = secrets.token_hex(6)
     key = form(token_id, "".join(secrets.choice(_LETTERS) for _ in range(_SECRET_LETTERS)))
     return Making(token_id, digest(key), name, scopes, queues, life_us), key
+
+
+def _can_be(token_id: Any) -> bool:
+    """Whether the store can be asked for it."""
+    return isinstance(token_id, str) and token_id.isascii() and token_id.isprintable()
 
 
 def _microseconds(value: Any, option: str) -> int:

@@ -35,6 +35,7 @@ resolutions as (
     update oncely.resolution set expires_at = clock_timestamp() + :key_us * interval '1 microsecond'
     where job_id = any (array(select o.job_id from old o))
 ),
+drills as (delete from oncely.drill where job_id = any (array(select o.job_id from old o))),
 repeats as (delete from oncely.repeat where job_id = any (array(select o.job_id from old o))),
 executions as (delete from oncely.execution where job_id = any (array(select o.job_id from old o))),
 jobs as (delete from oncely.job where id = any (array(select o.job_id from old o)))

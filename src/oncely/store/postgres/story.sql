@@ -38,4 +38,7 @@ from (
             else 'did_not_happen' end,
         null, null, r.by_whom, null, r.name, to_json(r.note)
     from oncely.resolution r where r.job_id = cast(:id as uuid)
+    union all
+    select 'drill', d.at, null, null, d.outcome, d.epoch, null, d.worker, null, null, d.found
+    from oncely.drill d where d.job_id = cast(:id as uuid)
 ) told

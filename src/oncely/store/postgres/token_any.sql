@@ -1,1 +1,1 @@
-select exists (select from oncely.token)
+select exists (select from oncely.token) or exists (select from oncely.user)

@@ -26,6 +26,9 @@ where job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
 update oncely_resolution set expires_at = (select now from oncely_clock) + :key_us
 where job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
 
+delete from oncely_drill
+where job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
+
 delete from oncely_repeat
 where job_id in (select json_extract(i.value, '$.id') from json_each(:doc) i);
 

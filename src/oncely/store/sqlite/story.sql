@@ -26,3 +26,6 @@ select 'resolution', r.at, null, null,
     case when r.forgotten then 'forgotten' when r.happened then 'happened' else 'did_not_happen' end,
     null, null, r.by_whom, null, r.name, json_quote(r.note)
 from oncely_resolution r where r.job_id = :id
+union all
+select 'drill', d.at, null, null, d.outcome, d.epoch, null, d.worker, null, null, d.found
+from oncely_drill d where d.job_id = :id

@@ -1,1 +1,1 @@
-select exists (select 1 from oncely_token)
+select exists (select 1 from oncely_token) or exists (select 1 from oncely_user)

@@ -129,6 +129,13 @@ class SqliteTransactions:
             thread.shutdown(wait=False)
             await asyncio.shield(closing)
 
+    def end_with(self, *_: object) -> bool:
+        """There is no wire on which a message could be saved."""
+        return False
+
+    async def aend_with(self, *_: object) -> bool:
+        return False
+
 
 def _refuse_transactions(action: int, *_: object) -> int:
     return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK

@@ -32,6 +32,11 @@ def jobs(
     state: Annotated[State | None, Parameter(help="Only jobs in this state.")] = None,
     kind: Annotated[str | None, Parameter(metavar="NAME", help="Only jobs of this kind.")] = None,
     queue: Annotated[str | None, Parameter(metavar="NAME", help="Only jobs in it.")] = None,
+    group: Annotated[str | None, Parameter(metavar="KEY", help="Only jobs of this group.")] = None,
+    tag: Annotated[str | None, Parameter(metavar="TAG", help="Only jobs with this tag.")] = None,
+    key: Annotated[
+        str | None, Parameter(metavar="KEY", help="Only jobs with this idempotency or unique key.")
+    ] = None,
     limit: Annotated[int, Parameter(metavar="N", help="At most so many, up to 10,000.")] = 100,
     options: Options = DEFAULTS,
 ) -> None:
@@ -43,13 +48,16 @@ def jobs(
         $ oncely jobs --json --limit 1000
     """
     with opened(options) as app:
-        found = app.jobs(state=state, kind=kind, queue=queue, limit=limit)
+        found = app.jobs(
+            state=state, kind=kind, queue=queue, group_key=group, tag=tag, key=key, limit=limit
+        )
     if options.json:
         answer(found)
         return
     out = screen()
     if not found:
         filters = {"state": state, "kind": kind, "queue": queue}
+        filters |= {"group": group, "tag": tag, "key": key}
         asked = ", ".join(f"{name} {value}" for name, value in filters.items() if value)
         out.print(f"no jobs with {visible(asked)}" if asked else "no jobs")
         return

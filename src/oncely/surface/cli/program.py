@@ -13,9 +13,11 @@ from typing import Any, Final
 from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
 
 from oncely.model.errors import InvalidInput, KeyConflict, KeyWarning, OncelyError
+from oncely.surface.cli.audit import audit
 from oncely.surface.cli.bench.command import bench
 from oncely.surface.cli.demo.command import demo
 from oncely.surface.cli.dlq import dlq
+from oncely.surface.cli.drill import drill
 from oncely.surface.cli.enqueue import enqueue, payload_from_stdin
 from oncely.surface.cli.jobs import jobs
 from oncely.surface.cli.keys import keys
@@ -29,8 +31,11 @@ from oncely.surface.cli.serve import serve
 from oncely.surface.cli.show import show
 from oncely.surface.cli.steer import cancel, replay
 from oncely.surface.cli.token import token
+from oncely.surface.cli.torture.command import torture
 from oncely.surface.cli.upkeep import doctor, migrate
+from oncely.surface.cli.user import user
 from oncely.surface.cli.worker import worker
+from oncely.surface.cli.workers import workers
 
 FAILED: Final = 1
 """The input was good, and still it could not be done."""
@@ -40,9 +45,9 @@ PIPE_CLOSED: Final = 141
 
 COMMANDS: Final[dict[str, tuple[Callable[..., Any], ...]]] = {
     "Jobs": (enqueue, jobs, show, cancel, replay, resolve, dlq, keys, requests),
-    "Run": (worker, serve, queues, schedules, token),
-    "Store": (migrate, doctor),
-    "See it work": (demo, bench, prove),
+    "Run": (worker, workers, drill, serve, queues, schedules, token, user),
+    "Store": (audit, migrate, doctor),
+    "See it work": (demo, bench, prove, torture),
 }
 
 

@@ -37,6 +37,7 @@ def requests(
     caller: Annotated[
         str | None, Parameter(metavar="NAME", help="Whose key it is, if more than one has it.")
     ] = None,
+    note: Annotated[str | None, Parameter(metavar="TEXT", help="How you know; kept.")] = None,
     options: Options = DEFAULTS,
 ) -> None:
     """List the HTTP requests in doubt, or answer for one.
@@ -49,7 +50,7 @@ def requests(
         $ oncely requests --resolve order-9482-charge --did-not-happen
     """
     if resolve is None:
-        if happened or did_not_happen or (status, body, caller) != (None, None, None):
+        if happened or did_not_happen or (status, body, caller, note) != (None,) * 4:
             raise InvalidInput("an answer is given, but not to what: expected --resolve KEY")
         with opened(options) as app:
             _list(app.requests_in_doubt(), options)
@@ -58,7 +59,7 @@ def requests(
     told_body = decoded(body, "--body")
     with opened(options) as app:
         app.resolve_request(
-            resolve, happened=happened, status=status, body=told_body, caller=caller
+            resolve, happened=happened, status=status, body=told_body, caller=caller, note=note
         )
     if options.json:
         answer({"key": resolve, "happened": happened})

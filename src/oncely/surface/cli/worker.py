@@ -44,6 +44,13 @@ def worker(
     grace_seconds: Annotated[
         float, Parameter(metavar="S", help="What running handlers get when it is told to stop.")
     ] = 30.0,
+    drill: Annotated[
+        float,
+        Parameter(
+            metavar="SHARE",
+            help="Deliver this share of completed jobs once more, of kinds with drill=True.",
+        ),
+    ] = 0.0,
     options: Options = DEFAULTS,
 ) -> int:
     """Run the handlers of an app until SIGTERM or SIGINT.
@@ -69,6 +76,7 @@ def worker(
         lease_seconds=lease_seconds,
         poll_seconds=poll_seconds,
         grace_seconds=grace_seconds,
+        drill=drill,
     ).run()
     return 0
 
@@ -85,6 +93,8 @@ def log_to_stderr(*, as_json: bool, quiet: Iterable[str] = ()) -> None:
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         told = getattr(record, "oncely", {"event": record.getMessage()})
+        if record.exc_info:
+            told = {**told, "error": self.formatException(record.exc_info)}
         return msgspec.json.encode({"at": self.formatTime(record), **told}).decode()
 
 

@@ -67,7 +67,7 @@ class Ground(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def ground(options: Options) -> Iterator[Ground]:
+def ground(options: Options, purpose: str = "bench") -> Iterator[Ground]:
     """Jobs of others are never touched: on PostgreSQL it works in schemas with names of its own, on
     SQLite in files of its own, in the folder of the file that is named."""
     named = options.url is not None or os.environ.get("ONCELY_URL")
@@ -78,10 +78,10 @@ def ground(options: Options) -> Iterator[Ground]:
         folder = None if path is None else path.absolute().parent
         if folder is not None and not (folder.is_dir() and os.access(folder, os.W_OK)):
             raise StoreUnavailable(
-                f"{folder} is no folder that can be written: the measures make files of their own "
-                "beside the store that is named"
+                f"{folder} is no folder that can be written: oncely {purpose} makes files of its "
+                "own beside the store that is named"
             )
-        with TemporaryDirectory(prefix="oncely-bench-", dir=folder) as made:
+        with TemporaryDirectory(prefix=f"oncely-{purpose}-", dir=folder) as made:
             where = folder or "a temporary folder"
             shown = f"SQLite {sqlite3.sqlite_version}, files in {where}"
             yield Ground(shown, f"sqlite:///{quote(made)}", options.schema, count(1))
@@ -89,13 +89,13 @@ def ground(options: Options) -> Iterator[Ground]:
     if scheme not in ("postgresql", "postgres"):
         raise InvalidInput(
             f"the store's URL is {masked(url)}; expected the database itself, sqlite:///file.db or "
-            "postgresql://user@host/database: that is what is measured"
+            f"postgresql://user@host/database: oncely {purpose} works on that"
         )
     if not _SCHEMA.fullmatch(options.schema):
         raise InvalidInput(
             f"--schema is {options.schema!r}; expected lower-case letters, digits or _"
         )
-    schema = f"{options.schema[:_SCHEMA_CHARS]}_bench_{token_hex(4)}"
+    schema = f"{options.schema[:_SCHEMA_CHARS]}_{purpose}_{token_hex(4)}"
     with Oncely(url, schema=schema) as app:
         # Also shows at once whether the database answers.
         shown = next(finding.detail for finding in app.examine() if finding.name == "store")

@@ -1,0 +1,2 @@
+select j.id, j.queue
+from json_each(:doc) i join oncely_job j on j.id = json_extract(i.value, '$.id')
