@@ -73,7 +73,8 @@ def test_a_pass_killed_before_each_of_its_statements_fires_once_all_the_same(url
             assert process.exitcode == -signal.SIGKILL
             assert ticks_of(app) == [], "a part of the pass was kept"
             statements += 1
-        assert statements == 4  # read, hold, admit, advance
+        # Read, hold, admit, advance; PostgreSQL has a form of its own for admit.
+        assert statements == (4 if url.startswith("sqlite") else 5)
         assert len(ticks_of(app)) == 3
         check(url)
 
