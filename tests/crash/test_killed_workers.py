@@ -56,7 +56,7 @@ def finish(app: Oncely, url: str) -> None:
 
 
 def test_workers_killed_many_times_under_load_lose_and_double_nothing(url: str) -> None:
-    kills, count = times(100), times(2_000)
+    kills, count = times(60), times(1_500)
     with make_app(url) as app:
         app.migrate()
         fill(app, count)
@@ -81,7 +81,7 @@ def test_workers_killed_many_times_under_load_lose_and_double_nothing(url: str) 
 
 
 def test_workers_stalled_past_their_lease_settle_nothing_late(url: str) -> None:
-    stalls, count = times(20), times(1_000)
+    stalls, count = times(12), times(800)
     with make_app(url) as app:
         app.migrate()
         fill(app, count)

@@ -18,10 +18,7 @@ from tests.planted import (
     survived,
 )
 
-NAMES = (
-    "settle without the epoch, on sqlite",
-    "settle by job id, on postgres",
-)
+NAMES = ("settle by job id, on postgres",)
 QUICK = [bug for bug in BUGS if bug.name in NAMES]
 HARMLESS = Edit("store/deliver.py", '"""Plans of delivery', '"""The plans of delivery')
 pytestmark = pytest.mark.timeout(300)

@@ -10,13 +10,14 @@ import pytest
 from oncely import Job, Oncely
 from oncely.model.job import Resolution
 from tests.crash.checker import check
+from tests.crash.load import TORTURE
 from tests.surface.command import SCRIPT, Command, environment, on_terminal
 
 NUMBERS = re.compile(r"│ ([a-z ,\d]+?) +│ +([\d,]+) │")
 
 
 def test_on_a_store(oncely: Command, url: str) -> None:
-    for run in (1, 2) if url.startswith("postgresql") else (1,):
+    for run in (1, 2) if TORTURE > 1 else (1,):
         counts = oncely("demo", "--url", url, "--json").json()
         assert counts["orders"] == counts["inserted"] == counts["completed"] == 200
         assert (counts["publishers"], counts["publishers_killed"]) == (5, 1)
