@@ -30,7 +30,7 @@ demo: $(RUNTIME) ## see it work
 	@$(BIN)/oncely demo
 
 test: lint ## lint, then every test
-	$(BIN)/pytest -n 5 --dist worksteal $(ARGS)
+	$(BIN)/pytest -n 4 --dist worksteal $(ARGS)
 
 # What takes too long for every run: kills and stops in larger numbers, and all planted bugs.
 TIMES ?= 5

@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -36,9 +37,21 @@ def postgres_url(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[s
         cluster.drop_later(name)
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "jobs.db"
+    Oncely(f"sqlite:///{path}").close()
+    return path
+
+
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'jobs.db'}"
+def sqlite_url(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """The same on SQLite: no file yet, or for `app` one with the tables in it."""
+    path = tmp_path / "jobs.db"
+    if "app" in request.fixturenames:
+        template: Path = request.getfixturevalue("sqlite_template")
+        shutil.copyfile(template, path)
+    return f"sqlite:///{path}"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
