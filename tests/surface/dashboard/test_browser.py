@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import ViewportSize
 
+from oncely import Oncely
+from oncely.store import requests
 from tests.crash.load import TORTURE
+from tests.engine.steps import sql
 from tests.surface.dashboard import chromium
 from tests.surface.dashboard.seats import Visit, seat, serving, sign_in
 from tests.surface.dashboard.shop import HACKED, PASSWORD, PROBE
@@ -186,6 +189,29 @@ def doubt_is_settled_by_the_two_answers(visit: Visit) -> None:
 
 
 @part
+def a_request_in_doubt_is_answered_for(visit: Visit) -> None:
+    app = visit.place.app
+
+    def begin(key: str) -> None:
+        mark = requests.Mark(scope="", key=key, owner=1, hold_us=0, keep_us=3_600_000_000)
+        app._engine.run(
+            lambda _: requests.begin(mark, "1", run_unknown=False, again=False), "write"
+        )
+
+    begin(f"made {PROBE}")
+    begin("not made")
+    with visit.seat() as one:
+        one.go("/doubt")
+        made = "section:has-text('made '):not(:has-text('not made'))"
+        one.page.fill(f"{made} [name=status]", "201")
+        one.page.fill(f"{made} [name=body]", '{"id": 7}')
+        one.press("It happened", made)
+        assert [each.key for each in app.requests_in_doubt()] == ["not made"]
+        one.press("It did not", "section:has-text('not made')")
+        assert app.requests_in_doubt() == []
+
+
+@part
 def dead_letters_are_replayed_one_some_and_all_of_a_group(visit: Visit) -> None:
     app = visit.place.app
 
@@ -297,6 +323,17 @@ def schedules_are_steered(visit: Visit) -> None:
         fired = app.jobs(kind="digest")
         assert len(fired) == before + 1
         assert one.page.url.endswith(fired[0].job_id)
+        with Oncely(app.url) as earlier:
+            earlier.schedule("gone-from-the-code", cron="0 9 * * *")
+            earlier.schedules()
+        long_ago = "0" if app.url.startswith("sqlite") else "to_timestamp(0)"
+        sql(
+            app,
+            f"update oncely.schedule set seen_at = {long_ago} where name = 'gone-from-the-code'",
+        )
+        one.go("/schedules")
+        one.press("Remove", "tr:has-text('gone-from-the-code')")
+        assert [each.name for each in app.schedules()] == ["digest"]
 
 
 @part
@@ -339,6 +376,13 @@ def users_are_made_changed_and_removed(visit: Visit) -> None:
         one.page.select_option(f"{row} select", "operator")
         one.press("Change", row)
         assert {each.name: each.role for each in app.users()}["bob"] == "operator"
+        one.page.fill(f"{row} [name=password]", f"{PASSWORD} of bob")
+        one.press("Change", row)
+        with seat(visit.place, visit.browser) as other:
+            other.go("/queues")
+            other.fill(name="bob", password=f"{PASSWORD} of bob")
+            other.press("Sign in")
+            assert other.page.url.endswith("/queues")
         one.press("Remove", row)
         assert "bob" not in [each.name for each in app.users()]
 
