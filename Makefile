@@ -38,7 +38,8 @@ torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
 	ONCELY_TORTURE=$(TIMES) $(BIN)/pytest -s --timeout 3600 tests/crash/test_killed_workers.py \
 		tests/crash/test_killed_publishers.py tests/crash/test_server_stops_under_workers.py \
 		tests/crash/test_effect_crashes.py tests/crash/test_effect_examples.py \
-		tests/crash/test_planted.py tests/surface/test_torture.py tests/surface/http/test_crashes.py \
+		tests/crash/test_planted.py tests/crash/test_planted_effects.py tests/crash/test_ledger.py \
+		tests/surface/test_torture.py tests/surface/http/test_crashes.py \
 		tests/surface/http/test_fuzz.py
 	$(BIN)/python -m tests.planted
 

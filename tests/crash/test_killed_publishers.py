@@ -108,7 +108,7 @@ def test_publishes_cut_off_by_sigkill(app: Oncely, tmp_path: Path) -> None:
         int(line.split()[1]) for each in publishers[:3] for line in acknowledged(str(each.log))
     )
     context = f"N={N} publishes, {kills} kills, {lost} of them after a commit, before its receipt"
-    assert kills >= N // 10, context
+    assert kills >= N // 30, context
     census = check(app.url)
     assert len(census.jobs) == N, context
     assert_acknowledged(census, publishers, context)

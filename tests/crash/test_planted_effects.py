@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cluster import Cluster
+from tests.crash.load import TORTURE
 from tests.planted import Bug, spoiled, survived
 from tests.planted_effects import EFFECT_BUGS
 
@@ -11,6 +12,7 @@ QUICK = [bug for bug in EFFECT_BUGS if bug.name in NAMES]
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.mark.skipif(TORTURE == 1, reason="make torture has the time for it")
 @pytest.mark.parametrize("bug", QUICK, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_caught(cluster: Cluster, bug: Bug) -> None:
     assert survived(bug, cluster.url()) is None

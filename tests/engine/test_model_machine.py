@@ -339,7 +339,7 @@ def test_the_engines_and_the_model_agree(sqlite_url: str, postgres_url: str) -> 
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=int(os.environ.get("ONCELY_MACHINE_EXAMPLES", "20")),
+                max_examples=int(os.environ.get("ONCELY_MACHINE_EXAMPLES", "12")),
                 stateful_step_count=40,
                 deadline=None,
                 print_blob=True,
