@@ -113,7 +113,7 @@ def test_an_example_ended_at_every_boundary_leaves_the_same_world(stage: Stage) 
     assert wanted
     held = 0
     # The boundaries are those of the verbs, which test_effect_crashes.py ends at on both engines.
-    every = 1 if TORTURE > 1 else 4 if engine_of(stage.app) == "sqlite" else 12
+    every = 1 if TORTURE > 1 else 3
     for end_at, name in [*enumerate(names)][::every]:
         stage.begin()
         assert stage.world() != wanted
