@@ -12,7 +12,7 @@ from oncely.flow.identity import new_job_ids
 
 
 def test_an_id_is_a_uuid_of_version_7() -> None:
-    for text in new_job_ids(100):
+    for text in [*new_job_ids(100), *(new_job_ids(1)[0] for _ in range(50))]:
         id = UUID(text)
         assert (id.version, id.variant) == (7, RFC_4122)
         assert str(id) == text

@@ -23,6 +23,12 @@ ONLY_ONE_ENGINE = {
     "schema_drop": "postgres: an SQLite store is a file, which is deleted",
     "admit_alike": "postgres: a quicker form of admit; on SQLite the document costs little",
     "admit_alike_keyed": "postgres: as before",
+    "admit_new": "postgres: as before",
+    "admit_new_keyed": "postgres: as before",
+    "admit_one": "postgres: as before",
+    "admit_one_keyed": "postgres: as before",
+    "effect_done_whole": "postgres: a whole transaction in one message; on SQLite there is no wire",
+    "effect_held": "postgres: as before",
     "settle_last": "postgres: in one message with the commit; on SQLite there is no wire",
     "write_lock": "sqlite: one writer at a time; on PostgreSQL the rows are locked",
 }

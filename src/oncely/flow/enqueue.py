@@ -19,7 +19,7 @@ from oncely.flow.conflicts import Conflicts
 from oncely.flow.events import Events
 from oncely.flow.identity import new_job_ids
 from oncely.flow.trace import current, enqueueing
-from oncely.model.draft import Draft, draft
+from oncely.model.draft import Draft, draft_all
 from oncely.model.errors import InvalidInput, KeyConflict, KeyWarning, OncelyError
 from oncely.model.event import Event
 from oncely.model.job import NewJob, Receipt, Receipts
@@ -121,29 +121,27 @@ class Enqueuer:
                 f"jobs is {shown(new)}; expected a list, or any iterable, of NewJob(kind, ...)"
             )
         jobs = list(new)
-        traceparent = current() or UNSET
-        drafts = []
-        for index, (job, job_id) in enumerate(zip(jobs, new_job_ids(len(jobs)), strict=True)):
+        for index, job in enumerate(jobs):
             if not isinstance(job, NewJob):
                 raise InvalidInput(
                     f"item {index} is {type(job).__name__}; expected NewJob(kind, payload, ...)"
                 )
-            try:
-                drafts.append(
-                    draft(
-                        job,
-                        job_id,
-                        queue_of=self._queue_of,
-                        max_payload_bytes=self._max_payload_bytes,
-                        traceparent=traceparent,
-                    )
-                )
-            except InvalidInput as error:
-                if len(jobs) == 1:
-                    raise
-                raise InvalidInput(f"item {index}: {error}") from None
-        self._warn_of_keys(drafts)
-        return drafts
+        made = draft_all(
+            jobs,
+            new_job_ids(len(jobs)),
+            queue_of=self._queue_of,
+            max_payload_bytes=self._max_payload_bytes,
+            traceparent=current() or UNSET,
+        )
+        found: list[Draft] = []
+        try:
+            found.extend(made)
+        except InvalidInput as error:
+            if len(jobs) == 1:
+                raise
+            raise InvalidInput(f"item {len(found)}: {error}") from None
+        self._warn_of_keys(found)
+        return found
 
     def _warn_of_keys(self, drafts: Sequence[Draft]) -> None:
         now = time()

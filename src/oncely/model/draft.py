@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
@@ -18,14 +18,16 @@ from oncely.model.job import NewJob
 from oncely.model.keys import check_key, shown
 
 _Rest = tuple[str | None, str | None, int | None, float | None, str | None]
+_Terms = tuple[str, str, int, int, int | None, _Rest]
 MAX_ATTEMPTS: Final = 20
 PRIORITIES: Final = range(-32_768, 32_768)
 DELAY_LIMIT_SECONDS: Final = 100 * 366 * 86_400
 TIMEOUT_LIMIT_SECONDS: Final = 7 * 86_400
 TAG_LIMIT: Final = 50
-_REST: Final = attrgetter("unique_key", "group_key", "max_attempts", "timeout", "tags")
-_NOTHING_MORE: Final = (None, None, None, None, ())
-_NOTHING_SAID: Final[_Rest] = (None, None, None, None, None)
+_OPTIONS: Final = attrgetter(
+    "delay", "run_at", "unique_key", "group_key", "max_attempts", "timeout", "tags"
+)
+_NO_OPTIONS: Final = (*(None,) * 6, ())
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 
@@ -51,48 +53,79 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
 
 
 def draft(
-    new: NewJob,
-    job_id: str,
+    new: NewJob, job_id: str, *, queue_of: Callable[[str], str], max_payload_bytes: int
+) -> Draft:
+    """`queue_of` tells where jobs of a kind go unless the caller says otherwise."""
+    [made] = draft_all([new], [job_id], queue_of=queue_of, max_payload_bytes=max_payload_bytes)
+    return made
+
+
+def draft_all(
+    jobs: Iterable[NewJob],
+    ids: Iterable[str],
     *,
     queue_of: Callable[[str], str],
     max_payload_bytes: int,
     traceparent: str | UnsetType = UNSET,
-) -> Draft:
-    """`queue_of` tells where jobs of a kind go unless the caller says otherwise."""
+) -> Iterator[Draft]:
+    """One by one. What a job has in common with the one before it is not checked again."""
+    before: NewJob | None = None
+    terms: _Terms | None = None
+    for new, job_id in zip(jobs, ids, strict=True):
+        is_usual = _OPTIONS(new) == _NO_OPTIONS
+        if (
+            terms is None
+            or before is None
+            or not is_usual
+            or new.kind != before.kind
+            or new.queue != before.queue
+            or new.priority is not before.priority  # for True is no number, but equals one
+        ):
+            terms = _terms(new, queue_of)
+            before = new if is_usual else None
+        kind, queue, priority, delay_us, run_at_us, rest = terms
+        text = payload.encode(new.payload, max_bytes=max_payload_bytes)
+        key = new.idempotency_key
+        fingerprint = None
+        if key is not None:
+            check_key(key, "idempotency_key")
+            fingerprint = payload.fingerprint(kind, new.payload)
+        yield Draft(
+            job_id,
+            kind,
+            queue,
+            text,
+            priority,
+            delay_us,
+            run_at_us,
+            key,
+            fingerprint,
+            *rest,
+            traceparent,
+        )
+
+
+def _terms(new: NewJob, queue_of: Callable[[str], str]) -> _Terms:
     kind = check_name(new.kind, "kind")
     queue = queue_of(kind) if new.queue is None else check_name(new.queue, "queue")
     if new.delay is not None and new.run_at is not None:
         raise InvalidInput("delay and run_at are both given; expected one of them")
-    text = payload.encode(new.payload, max_bytes=max_payload_bytes)
-    fingerprint = None
-    if new.idempotency_key is not None:
-        check_key(new.idempotency_key, "idempotency_key")
-        fingerprint = payload.fingerprint(kind, new.payload)
-    rest: _Rest
-    if _REST(new) == _NOTHING_MORE:
-        rest = _NOTHING_SAID
-    else:
-        rest = (
-            _optional_key(new.unique_key, "unique_key"),
-            _optional_key(new.group_key, "group_key"),
-            None
-            if new.max_attempts is None
-            else _whole(new.max_attempts, "max_attempts", range(1, MAX_ATTEMPTS + 1)),
-            check_timeout(new.timeout),
-            _tags(new.tags),
-        )
-    return Draft(
-        job_id,
+    rest = (
+        _optional_key(new.unique_key, "unique_key"),
+        _optional_key(new.group_key, "group_key"),
+        None
+        if new.max_attempts is None
+        else _whole(new.max_attempts, "max_attempts", range(1, MAX_ATTEMPTS + 1)),
+        check_timeout(new.timeout),
+        _tags(new.tags),
+    )
+    return (
         kind,
         queue,
-        text,
         _whole(new.priority, "priority", PRIORITIES),
         0 if new.delay is None else _delay(new.delay),
         None if new.run_at is None else _moment(new.run_at),
-        new.idempotency_key,
-        fingerprint,
-        *rest,
-        traceparent,
+        rest,
     )
 
 

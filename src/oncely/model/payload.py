@@ -17,7 +17,8 @@ from oncely.model.errors import InvalidInput
 
 DEPTH_LIMIT: Final = 64
 FINGERPRINT_VERSION: Final = "1"
-_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_NAMES: Final = frozenset({str})
+_CONSTANTS: Final = (bool, type(None))
 
 
 def encode(value: Any, *, max_bytes: int) -> str:
@@ -33,7 +34,8 @@ def encode(value: Any, *, max_bytes: int) -> str:
             f"the payload is {len(data):,} bytes of JSON, more than the {max_bytes:,} allowed: "
             "store the data elsewhere and enqueue a reference to it"
         )
-    _refuse_what_json_cannot_say(value, data)
+    if len(data) > DEPTH_LIMIT or b"null" in data:
+        _refuse_what_json_cannot_say(value, data)
     return data.decode()
 
 
@@ -44,15 +46,16 @@ def decode(text: str) -> Any:
 def fingerprint(kind: str, value: Any) -> str:
     """Equal for equal content: key order, number forms and Unicode forms do not matter."""
     # As the list of the two would be written.
-    text = f"[{_kind(kind)},{_written(_normal(value))},]"
-    return f"{FINGERPRINT_VERSION}:{blake2b(text.encode(), digest_size=16).hexdigest()}"
+    hashed = _begun(kind).copy()
+    hashed.update(f"{_canonical(value)},]".encode())
+    return f"{FINGERPRINT_VERSION}:{hashed.hexdigest()}"
 
 
 def digest(value: Any) -> str:
     """A hash of the canonical form of any payload, to make keys of."""
     data = _encode(value)
     _refuse_what_json_cannot_say(value, data)
-    return sha256(_canonical(_normal(value))).hexdigest()
+    return sha256(_canonical(value).encode()).hexdigest()
 
 
 def _hook(value: Any) -> Any:
@@ -98,7 +101,7 @@ def _too_deep() -> str:
 
 def _refuse_what_json_cannot_say(value: Any, data: bytes) -> None:
     """NaN and infinity would silently become null; the walk is only taken where it could matter."""
-    brackets = 0 if len(data) <= DEPTH_LIMIT else data.count(b"[") + data.count(b"{")
+    brackets = data.count(b"[") + data.count(b"{")
     if brackets > DEPTH_LIMIT and _depth(decode(data.decode())) > DEPTH_LIMIT:
         raise InvalidInput(_too_deep())
     if b"null" in data and _has_nan(msgspec.to_builtins(value, enc_hook=_hook)):
@@ -129,29 +132,12 @@ def _has_nan(value: Any) -> bool:
     return False
 
 
-def _normal(value: Any) -> Any:
-    return value if _is_plain(value) else decode(_encode(_in_order(value)).decode())
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether it comes back from JSON as it went in."""
-    kind = type(value)
-    if kind in _SCALARS:
-        return True
-    if kind is dict:
-        for name, item in value.items():
-            if type(name) is not str or not (type(item) in _SCALARS or _is_plain(item)):
-                return False
-        return True
-    return kind is list and all(map(_is_plain, value))
-
-
 def _in_order(value: Any) -> Any:
     """Sets as lists, in an order that comes from their content and not from this process."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, set | frozenset):
-        return sorted((_normal(item) for item in value), key=_canonical) if value else value
+        return sorted(map(_in_order, value), key=_canonical) if value else value
     if isinstance(value, dict):
         return {name: _in_order(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -188,30 +174,34 @@ def _fields(value: Any) -> tuple[tuple[str, ...], Callable[[Any, str, Any], None
     return tuple(f.name for f in fields if hasattr(value, f.name)), object.__setattr__
 
 
-def _canonical(value: Any) -> bytes:
-    return _written(value).encode()
+def _canonical(value: Any) -> str:
+    try:
+        return _written(value)
+    except _NotPlainError:
+        return _written(decode(_encode(_in_order(value)).decode()))
+
+
+class _NotPlainError(Exception):
+    """It would not come back from JSON as it went in."""
 
 
 def _written(value: Any) -> str:
-    """Of what JSON can give back, and nothing else."""
     kind = type(value)
     if kind is str:
         return _text(value)
-    if kind is int or kind is float:
-        return _number(value)
-    if kind is dict:
+    if kind is int:
+        return repr(value)
+    if kind is dict and _NAMES.issuperset(map(type, value)):
         items = sorted([(_text(name), name) for name in value])
         return f"{{{''.join([f'{text}{_written(value[name])},' for text, name in items])}}}"
     if kind is list:
         return f"[{''.join([f'{_written(item)},' for item in value])}]"
+    if kind is float:
+        # 1, 1.0 and 1e0 are one number; so are 0 and -0.0.
+        return repr(int(value) if value.is_integer() else value)
+    if kind not in _CONSTANTS:
+        raise _NotPlainError
     return "n" if value is None else "t" if value else "f"
-
-
-def _number(value: int | float) -> str:
-    """1, 1.0 and 1e0 are one number; so are 0 and -0.0."""
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    return repr(value)
 
 
 def _text(value: str) -> str:
@@ -219,5 +209,7 @@ def _text(value: str) -> str:
     return f'{len(text)}"{text}'
 
 
-_kind: Final = lru_cache(1_000)(_text)
-"""The same few kinds come again and again."""
+@lru_cache(1_000)
+def _begun(kind: str) -> blake2b:
+    """The same few kinds come again and again."""
+    return blake2b(f"[{_text(kind)},".encode(), digest_size=16)

@@ -51,7 +51,7 @@ Answer = Receipt | Conflict
 def needs_transaction(drafts: Sequence[Draft]) -> bool:
     """One statement is a transaction of its own; two kinds of keys, or chunks, take more."""
     both = any(draft.idempotency_key and draft.unique_key for draft in drafts)
-    return both or len(list(_chunks(drafts))) > 1
+    return both or (len(drafts) > 1 and len(list(_chunks(drafts))) > 1)
 
 
 def needs_savepoint(drafts: Sequence[Draft]) -> bool:

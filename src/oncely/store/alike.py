@@ -10,7 +10,8 @@ import msgspec
 from msgspec import UNSET
 
 from oncely.model.draft import Draft
-from oncely.store.plan import Form, Quick, Row, Statement
+from oncely.store.arrays import texts, uuids
+from oncely.store.plan import Form, Quick, Row, Statement, Wired
 
 _SHAPE: Final = attrgetter(
     "kind",
@@ -41,47 +42,112 @@ class Document(dict[str, str]):
         return self[name]
 
 
+class Common(msgspec.Struct, frozen=True):
+    """What drafts share that differ in nothing but their payloads and idempotency keys, are due at
+    once, and have no group and no unique key."""
+
+    kind: str
+    queue: str
+    priority: int
+    traceparent: str | None
+    keyed: bool
+
+    def wired(self) -> dict[str, str | bytes | None]:
+        return {
+            "kind": self.kind,
+            "queue": self.queue,
+            "priority": str(self.priority),
+            "traceparent": self.traceparent,
+        }
+
+
 def admitting(drafts: Sequence[Draft], *, alone: bool = False) -> Statement:
     """`alone` if the plan has nothing else to do when all of them are taken in."""
     return Quick(
         "admit",
         Document(drafts),
-        quicker=lambda: _alike(drafts, whole=False),
-        whole=lambda: _alike(drafts, whole=True) if alone else None,
+        quicker=lambda: _alike(drafts),
+        whole=lambda: _new(drafts) if alone else None,
     )
 
 
-def _alike(drafts: Sequence[Draft], *, whole: bool) -> Form | None:
-    """The columns that differ, instead of a document with all of them for each."""
+def _common(drafts: Sequence[Draft]) -> Common | None:
     shapes = set(map(_SHAPE, drafts))
-    keys = [draft.idempotency_key for draft in drafts]
-    if len(shapes) > 1 or keys.count(None) not in (0, len(keys)):
+    keyless = [draft.idempotency_key for draft in drafts].count(None)
+    if len(shapes) > 1 or keyless not in (0, len(drafts)):
         return None
     kind, queue, priority, traceparent, *rest = shapes.pop()
     if tuple(rest) != _PLAIN:
         return None
-    ids = [draft.id for draft in drafts]
-    params = {
-        "kind": kind,
-        "queue": queue,
-        "priority": priority,
-        "traceparent": None if traceparent is UNSET else traceparent,
-        "count": len(ids),
-        "ids": msgspec.json.encode(ids).decode(),
-        "payloads": f"[{','.join([draft.payload for draft in drafts])}]",
+    told = None if traceparent is UNSET else traceparent
+    return Common(kind, queue, priority, told, keyless == 0)
+
+
+def _new(drafts: Sequence[Draft]) -> Form | None:
+    """All of them are new, or it fails."""
+    if len(drafts) == 1 and drafts[0].idempotency_key is not None:
+        # To pass over one known key costs hardly more, and leaves no error in the server's log.
+        return None
+    common = _common(drafts)
+    if common is None:
+        return None
+    if len(drafts) == 1:
+        statement = Wired("admit_one", _one(drafts[0], common))
+    else:
+        columns = {
+            **common.wired(),
+            "count": str(len(drafts)),
+            "ids": uuids([draft.id for draft in drafts]),
+            "payloads": _payloads(drafts),
+        }
+        if common.keyed:
+            columns["keys"] = texts([str(draft.idempotency_key) for draft in drafts])
+            columns["fingerprints"] = texts([str(draft.fingerprint) for draft in drafts])
+        statement = Wired("admit_new_keyed" if common.keyed else "admit_new", columns)
+    return Form(statement, lambda _: [(draft.id, False) for draft in drafts])
+
+
+def _one(draft: Draft, common: Common) -> dict[str, str | bytes | None]:
+    return {
+        **common.wired(),
+        "id": draft.id,
+        "payload": draft.payload,
+        "key": draft.idempotency_key,
+        "fingerprint": draft.fingerprint,
     }
+
+
+def _alike(drafts: Sequence[Draft]) -> Form | None:
+    """The columns that differ, instead of a document with all of them for each."""
+    common = _common(drafts)
+    if common is None:
+        return None
+    ids = [draft.id for draft in drafts]
+    if common.keyed and len(drafts) == 1:
+        statement = Wired("admit_one_keyed", _one(drafts[0], common))
+        return Form(statement, lambda rows: [(ids[0], False)] if rows[0][0] else [])
 
     def read(rows: list[Row]) -> list[Row]:
         ((count, some),) = rows
         taken = ids if count == len(ids) else msgspec.json.decode(some or "[]")
         return [(id, False) for id in taken]
 
-    if keys[0] is None:
-        return None if whole else Form(Statement("admit_alike", params), read)
-    prints = ",".join([str(draft.fingerprint) for draft in drafts])
-    params |= {
-        "whole": whole,
-        "keys": msgspec.json.encode(keys).decode(),
-        "fingerprints": f"{{{prints}}}",
+    params = {
+        "kind": common.kind,
+        "queue": common.queue,
+        "priority": common.priority,
+        "traceparent": common.traceparent,
+        "count": len(ids),
+        "ids": msgspec.json.encode(ids).decode(),
+        "payloads": _payloads(drafts),
     }
+    if not common.keyed:
+        return Form(Statement("admit_alike", params), read)
+    prints = ",".join([str(draft.fingerprint) for draft in drafts])
+    params["keys"] = msgspec.json.encode([draft.idempotency_key for draft in drafts]).decode()
+    params["fingerprints"] = f"{{{prints}}}"
     return Form(Statement("admit_alike_keyed", params), read)
+
+
+def _payloads(drafts: Sequence[Draft]) -> str:
+    return f"[{','.join([draft.payload for draft in drafts])}]"

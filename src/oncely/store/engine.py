@@ -54,6 +54,10 @@ class Runs(Protocol):
 
 class Engine(Runs, Protocol):
     @property
+    def is_parallel(self) -> bool:
+        """Whether two writes under way at once are done sooner than one after the other."""
+
+    @property
     def library(self) -> Library: ...
 
     @property

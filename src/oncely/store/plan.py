@@ -23,12 +23,11 @@ class Statement(msgspec.Struct, frozen=True):
     params: Params = {}
 
 
-class Together(Statement, frozen=True):
-    """Statements that go to the store in one message, and are done all or none. Each row of the
-    answer holds the rows of one of them. Only for connections of our own."""
+class Wired(Statement, frozen=True):
+    """One whose parameters are as they go to PostgreSQL: text, or bytes for what is binary. Its
+    answer is how many rows it has written. Only for connections of our own."""
 
-    name: str = "together"
-    parts: Sequence[Statement] = ()
+    params: Mapping[str, str | bytes | None] = {}
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -46,6 +45,14 @@ class Quick(Statement, frozen=True):
     whole: Callable[[], Form | None] = lambda: None
     """A form that does all that the plan wants, and then the plan asks for nothing else; or it
     fails and has done nothing. So it needs no transaction around it."""
+
+
+class Together(Quick, frozen=True):
+    """Statements that go to the store in one message, and are done all or none. Each row of the
+    answer holds the rows of one of them. Only for connections of our own."""
+
+    name: str = "together"
+    parts: Sequence[Statement] = ()
 
 
 Plan = Generator[Statement, list[Row], T]

@@ -1,7 +1,6 @@
 -- Take in jobs that differ in nothing but their payloads and idempotency keys: due now, without
 -- groups and unique keys. The keys first, in order, so that two batches cannot deadlock; then the
--- jobs whose keys were won. Of two jobs in the batch with one key the first wins. If it must be the
--- `whole` batch and is not, it fails, and nothing is stored.
+-- jobs whose keys were won. Of two jobs in the batch with one key the first wins.
 with input as materialized (
     select d.id, d.payload, d.key, d.fingerprint, c.now
     from (select clock_timestamp() as now) c cross join rows from (
@@ -40,6 +39,6 @@ counted as (
     select 'enqueued', :kind, '', t.n from told t where t.n > 0
 )
 -- All of them is what is said by their number alone.
-select t.n / case when :whole and t.n < :count then 0 else 1 end, case when t.n < :count then array_to_json(t.ids)::text end
+select t.n, case when t.n < :count then array_to_json(t.ids)::text end
 from told t
 where case when t.n > 0 then oncely.wake(:queue) else true end is not null

@@ -15,7 +15,7 @@ from oncely.model.keys import shown
 from oncely.store import schema
 from oncely.store.engine import CLOSED, Access, Finding
 from oncely.store.listen import Ear, Listener, Tell
-from oncely.store.plan import Plan, Quick, Row, Statement, Together, run
+from oncely.store.plan import Plan, Quick, Row, Statement, Together, Wired, run
 from oncely.store.postgres.listen import PostgresSource
 from oncely.store.postgres.tidy import Tidy
 from oncely.store.postgres.transaction import PostgresTransactions
@@ -27,6 +27,8 @@ try:
 except ImportError as _error:  # the extra is not installed: said when the engine is made
     _import_error: ImportError | None = _error
 else:
+    from oncely.store.postgres.wire import WireConnection
+
     _import_error = None
 
 T = TypeVar("T")
@@ -56,6 +58,8 @@ _leaked: list[object] = []
 
 
 class PostgresEngine:
+    is_parallel: Final = True
+
     def __init__(self, url: str, schema_name: str, part: Part = QUEUE) -> None:
         if _import_error is not None:
             raise InvalidInput(
@@ -81,10 +85,10 @@ class PostgresEngine:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[psycopg.Connection[Row]] = []
+        self._idle: list[WireConnection] = []
         self._checked = False
         self._vetted = False
-        self._whole_after = -math.inf
+        self._whole_after: dict[str, float] = {}
         self._listener = Listener(PostgresSource(self._connect_directly, self.library))
         self.transactions = PostgresTransactions(self.url)
         self._tidy = Tidy(self._connect_directly, self.library)
@@ -93,7 +97,7 @@ class PostgresEngine:
         """A serialization failure or a deadlock is repeated too: nothing of it was written."""
         again = False
         for remaining in reversed(range(_TRIES)):
-            connection: psycopg.Connection[Row] | None = None
+            connection: WireConnection | None = None
             try:
                 connection = self._take()
                 if not self._checked:
@@ -115,12 +119,10 @@ class PostgresEngine:
             return value
         raise AssertionError("unreachable: the last try returns or raises")
 
-    def _run_on(self, connection: psycopg.Connection[Row], plan: Plan[T], access: Access) -> T:
+    def _run_on(self, connection: WireConnection, plan: Plan[T], access: Access) -> T:
         def ask(statement: Statement) -> list[Row]:
             return self._ask(connection, statement)
 
-        if access != "transaction":
-            return run(plan, ask)
         try:
             first = next(plan)
         except StopIteration as end:
@@ -130,26 +132,31 @@ class PostgresEngine:
         if rows is not None:
             answers = iter([rows])  # one, for it wants nothing else
             return run(plan, lambda _: next(answers), first)
+        if access != "transaction":
+            return run(plan, ask, first)
         with connection.transaction():
             return run(plan, ask, first)
 
-    def _ask_whole(
-        self, connection: psycopg.Connection[Row], statement: Statement
-    ) -> list[Row] | None:
+    def _ask_whole(self, connection: WireConnection, statement: Statement) -> list[Row] | None:
         """One message instead of three, where nothing is in the way. If something was, the next
         calls are likely to meet it too."""
-        if not isinstance(statement, Quick) or time.monotonic() < self._whole_after:
+        if not isinstance(statement, Quick):
+            return None
+        if time.monotonic() < self._whole_after.get(statement.name, -math.inf):
             return None
         form = statement.whole()
         if form is None:
             return None
         try:
             return form.read(self._ask(connection, form.statement))
-        except psycopg.errors.DivisionByZero:
-            self._whole_after = time.monotonic() + _WHOLE_SECONDS
+        except (psycopg.errors.DivisionByZero, psycopg.errors.UniqueViolation):
+            self._whole_after[statement.name] = time.monotonic() + _WHOLE_SECONDS
             return None
 
-    def _ask(self, connection: psycopg.Connection[Row], statement: Statement) -> list[Row]:
+    def _ask(self, connection: WireConnection, statement: Statement) -> list[Row]:
+        if isinstance(statement, Wired):
+            (prepared,) = self.library.get(statement.name, "${n}")
+            return [(connection.do(statement, prepared),)]
         if isinstance(statement, Together):
             return self._ask_together(connection, statement.parts)
         if isinstance(statement, Quick) and (form := statement.quicker()):
@@ -161,9 +168,7 @@ class PostgresEngine:
                 rows = cursor.fetchall()
         return rows
 
-    def _ask_together(
-        self, connection: psycopg.Connection[Row], parts: Sequence[Statement]
-    ) -> list[Row]:
+    def _ask_together(self, connection: WireConnection, parts: Sequence[Statement]) -> list[Row]:
         """Outside of a transaction what a pipeline sends up to its end is one."""
         if len(parts) == 1:  # it is that by itself
             return [(self._ask(connection, parts[0]),)]
@@ -174,7 +179,7 @@ class PostgresEngine:
                 cursors.append(connection.execute(prepared.text.encode(), part.params))
         return [(cursor.fetchall() if _has_rows(cursor) else [],) for cursor in cursors]
 
-    def _take(self, *, fresh: bool = False) -> psycopg.Connection[Row]:
+    def _take(self, *, fresh: bool = False) -> WireConnection:
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(CLOSED)
@@ -182,9 +187,14 @@ class PostgresEngine:
                 return self._idle.pop()
         return self._connect()
 
-    def _connect(self, **options: Any) -> psycopg.Connection[Row]:
-        connection = psycopg.connect(
-            self.url, autocommit=True, application_name="oncely", connect_timeout=10, **options
+    def _connect(self, **options: Any) -> WireConnection:
+        connection = WireConnection.connect(
+            self.url,
+            autocommit=True,
+            application_name="oncely",
+            client_encoding="utf8",
+            connect_timeout=10,
+            **options,
         )
         # Whatever the database's default: a lock must be followed by a look that sees behind it.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -196,7 +206,7 @@ class PostgresEngine:
             connection.execute(_SETTINGS)
         return connection
 
-    def _connect_directly(self) -> psycopg.Connection[Row] | None:
+    def _connect_directly(self) -> WireConnection | None:
         connection = self._connect(**_KEEPALIVE)
         if self._pooled(connection):
             connection.close()
@@ -208,7 +218,7 @@ class PostgresEngine:
         row = connection.execute("select pg_backend_pid()").fetchone()
         return row is None or row[0] != connection.info.backend_pid
 
-    def _give_back(self, connection: psycopg.Connection[Row]) -> None:
+    def _give_back(self, connection: WireConnection) -> None:
         with self._lock:
             if not (self._closed or connection.closed) and len(self._idle) < _IDLE_LIMIT:
                 self._idle.append(connection)
@@ -268,7 +278,7 @@ class PostgresEngine:
                 _examine_clock(connection),
             ]
 
-    def _examine_schema(self, connection: psycopg.Connection[Row]) -> Finding:
+    def _examine_schema(self, connection: WireConnection) -> Finding:
         try:
             self._run_on(connection, schema.check(self.library), "read")
         except SchemaError as error:
@@ -277,8 +287,8 @@ class PostgresEngine:
         return Finding("schema", "ok", f"{self.schema}, up to date, migration {newest}")
 
     @contextmanager
-    def _borrowed(self) -> Iterator[psycopg.Connection[Row]]:
-        connection: psycopg.Connection[Row] | None = None
+    def _borrowed(self) -> Iterator[WireConnection]:
+        connection: WireConnection | None = None
         try:
             # An idle one may be lost without our knowing, and what is done here is not repeated.
             connection = self._take(fresh=True)

@@ -23,6 +23,8 @@ _RESULT_SECONDS: Final = 0.2
 
 
 class RemoteEngine:
+    is_parallel: Final = False
+
     def __init__(self, url: str, api_key: str | None) -> None:
         self._server = Server(url, api_key)
         self._begin()

@@ -35,6 +35,8 @@ _leaked: list[object] = []
 class SqliteEngine:
     """`path` is None for a store in memory, which ends with the process."""
 
+    is_parallel: Final = False
+
     def __init__(self, path: Path | None, part: Part = QUEUE) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StoreUnavailable(
