@@ -5,6 +5,7 @@ everything once more.
 """
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -277,13 +278,17 @@ def test_a_transaction_whose_commit_is_late_is_waited_for(
     assert effects(database) == 1
 
 
+WRITES = {"intent": 'insert into "oncely".effect', "outcome": 'update "oncely".effect'}
+
+
 @whens
 @pytest.mark.parametrize("commit", ["intent", "outcome"])
 @pytest.mark.parametrize("verb", ["step", "fence"])
 def test_an_effect_of_a_job_is_done_once(
     database: str, form: str, verb: str, commit: str, when: Any
 ) -> None:
-    """The same, under the lease of an execution."""
+    """The same, under the lease of an execution. Each write is one message, its commit with it: a
+    late one is carried out when all is over."""
     world = World()
     with Oncely(database) as near, ThreadPoolExecutor() as threads:
         queue = f"{form}-{verb}-{commit}-{when}"
@@ -291,11 +296,25 @@ def test_an_effect_of_a_job_is_done_once(
         claimed = claim_one(near, queue)
         with Proxy(database) as proxy, Oncely(proxy.url) as far:
             far.jobs()
-            proxy.arm(fault(when, ["intent", "outcome"].index(commit), database))
+            over = threading.Event()
+            cut = Fault(WRITES[commit], when)
+            if when == "late":
+                cut.hook = lambda: wait_until(over.is_set, "the call is over")
+            proxy.arm(cut)
             assert _perform(far, threads, form, claimed, verb, world.do) == "result"
+            over.set()
+            assert cut.happened.wait(PATIENCE_SECONDS)
             assert proxy.pending == 0
+        [(state, epoch)] = _ledger(database, claimed.job_id)
+        assert (state, epoch) == ("done", claimed.fence.epoch)
         assert _perform(near, threads, form, claimed, verb, world.boom) == "result"
     assert world.done == 1
+
+
+def _ledger(url: str, job_id: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url) as connection:
+        query = "select state, epoch from oncely.effect where job_id = %s"
+        return connection.execute(query, (job_id,)).fetchall()
 
 
 def _perform(

@@ -255,7 +255,7 @@ def test_transactions_at_once_do_not_share_a_lease(on_postgres: Stage) -> None:
         return write(tx, ctx.job_id)
 
     stage.handler(body)
-    count = 60
+    count = 200
     stage.app.enqueue_many(NewJob("k", n) for n in range(count))
     asyncio.run(stage.app.worker(concurrency=4).drain())
     assert len(stage.written) == count

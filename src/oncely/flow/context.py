@@ -7,14 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from functools import cached_property
 from typing import Any, ClassVar, Protocol, Unpack
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from oncely.flow.complete import Completion
 from oncely.flow.drive import Steps, adrive, drive
 from oncely.flow.effect import Effects
+from oncely.flow.once import once
 from oncely.flow.writes import Writes
 from oncely.model import payload
 from oncely.model.effect import OnDoubt, check_name
@@ -31,6 +31,15 @@ class Enqueues(Protocol):
     def one(self, new: NewJob, tx: Any) -> Receipt: ...
 
     async def aone(self, new: NewJob, tx: Any) -> Receipt: ...
+
+
+class Tools(Struct, frozen=True, kw_only=True):
+    """What the verbs of a context need, the same for all executions."""
+
+    engine: Engine
+    store_threads: Executor
+    enqueuer: Enqueues
+    writes: Writes
 
 
 class Context:
@@ -50,10 +59,7 @@ class Context:
         *,
         max_attempts: int,
         deadline: float | None,
-        engine: Engine,
-        store_threads: Executor,
-        enqueuer: Enqueues,
-        writes: Writes,
+        tools: Tools,
         is_async: bool,
     ) -> None:
         self.job_id = claimed.job_id
@@ -65,10 +71,7 @@ class Context:
         self.thread: Future[Any] | None = None
         self._payload: Any = UNSET
         self._claimed = claimed
-        self._engine = engine
-        self._store_threads = store_threads
-        self._enqueuer = enqueuer
-        self._writes = writes
+        self._tools = tools
         self._is_async = is_async
 
     @property
@@ -94,13 +97,14 @@ class Context:
         return self._payload
 
     # Made when they are asked for: most executions need neither.
-    @cached_property
+    @once
     def effects(self) -> Effects:
-        return Effects(self.job_id, self._claimed.fence, self._writes)
+        return Effects(self.job_id, self._claimed.fence, self._tools.writes)
 
-    @cached_property
+    @once
     def completion(self) -> Completion:
-        return Completion(self._engine, self._store_threads, self._claimed, self.effects)
+        tools = self._tools
+        return Completion(tools.engine, tools.store_threads, self._claimed, self.effects)
 
     @property
     def has_effects(self) -> bool:
@@ -108,21 +112,25 @@ class Context:
         return "effects" in self.__dict__
 
     @property
+    def _has_completion(self) -> bool:
+        return "completion" in self.__dict__
+
+    @property
     def only_returned(self) -> bool:
         """Whether there is nothing to tell of it but its result."""
-        return not self.has_effects or not (self.completion.begun or self.effects.repeats)
+        return not self.has_effects or not (self.may_be_completed or self.effects.repeats)
 
     @property
     def is_completed(self) -> bool:
         """Whether the handler has completed its job itself, and knows it."""
-        return self.has_effects and self.completion.confirmed
+        return self._has_completion and self.completion.confirmed
 
     @property
     def may_be_completed(self) -> bool:
         """Whether the handler may have completed its job itself."""
-        return self.has_effects and self.completion.begun
+        return self._has_completion and self.completion.begun
 
-    @cached_property
+    @once
     def _children(self) -> Counter[tuple[str, str | None]]:
         return Counter()
 
@@ -186,7 +194,7 @@ class Context:
     ) -> Any:
         """Enqueue a child. Without an idempotency key of its own it gets one that is derived from
         this job, the kind and how many such children came before: a rerun makes no second child."""
-        if tx is None and self.has_effects and self.completion.is_inside:
+        if tx is None and self._has_completion and self.completion.is_inside:
             raise InvalidInput(
                 f"a child of kind {kind!r} inside ctx.transaction(): give tx=tx, so that it is "
                 "there if and only if the transaction commits"
@@ -194,7 +202,8 @@ class Context:
         if options.get("idempotency_key") is None:
             options["idempotency_key"] = self._child_key(kind, options.get("queue"))
         new = NewJob(kind, payload, **options)
-        return self._enqueuer.aone(new, tx) if self._is_async else self._enqueuer.one(new, tx)
+        enqueuer = self._tools.enqueuer
+        return enqueuer.aone(new, tx) if self._is_async else enqueuer.one(new, tx)
 
     def _child_key(self, kind: str, queue: str | None) -> str:
         if not isinstance(kind, str):
@@ -204,5 +213,5 @@ class Context:
 
     def _perform(self, steps: Steps[Any]) -> Any:
         if self._is_async:
-            return adrive(steps, self._engine, self._store_threads)
-        return drive(steps, self._engine)
+            return adrive(steps, self._tools.engine, self._tools.store_threads)
+        return drive(steps, self._tools.engine)

@@ -10,15 +10,15 @@ import logging
 from collections.abc import AsyncIterator, Generator, Iterator
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager, contextmanager
-from functools import cached_property
 from typing import Any, ClassVar
 
 from oncely.flow.aside import aside
 from oncely.flow.complete import Completion
-from oncely.flow.context import Context
+from oncely.flow.context import Context, Tools
 from oncely.flow.drive import Ask, Steps
 from oncely.flow.effect import EffectDoing, Effects
 from oncely.flow.enqueue import Enqueuer, watched
+from oncely.flow.once import once
 from oncely.flow.protocol import Terms
 from oncely.flow.writes import Writes
 from oncely.model.drill import Drilled, Found, judge
@@ -28,7 +28,6 @@ from oncely.model.job import NewJob, Receipt
 from oncely.model.outcome import Ending
 from oncely.store import deliver, effects
 from oncely.store.claim import Claimed, Fence
-from oncely.store.engine import Engine
 from oncely.store.plan import Plan
 
 
@@ -43,10 +42,8 @@ class DrillContext(Context):
         *,
         max_attempts: int,
         deadline: float | None,
-        engine: Engine,
-        store_threads: Executor,
+        tools: Tools,
         enqueuer: Enqueuer,
-        writes: Writes,
         is_async: bool,
     ) -> None:
         self.found = Found()
@@ -55,20 +52,23 @@ class DrillContext(Context):
             claimed,
             max_attempts=max_attempts,
             deadline=deadline,
-            engine=engine,
-            store_threads=store_threads,
-            enqueuer=_Children(self, enqueuer, store_threads),
-            writes=writes,
+            tools=Tools(
+                engine=tools.engine,
+                store_threads=tools.store_threads,
+                enqueuer=_Children(self, enqueuer, tools.store_threads),
+                writes=tools.writes,
+            ),
             is_async=is_async,
         )
 
-    @cached_property
+    @once
     def effects(self) -> Effects:
-        return _Effects(self.job_id, self._claimed.fence, self._writes, self.found)
+        return _Effects(self.job_id, self._claimed.fence, self._tools.writes, self.found)
 
-    @cached_property
+    @once
     def completion(self) -> Completion:
-        made = _Completion(self._engine, self._store_threads, self._claimed, self.effects)
+        tools = self._tools
+        made = _Completion(tools.engine, tools.store_threads, self._claimed, self.effects)
         made.found = self.found
         return made
 

@@ -10,7 +10,7 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
 from functools import partial
@@ -22,7 +22,7 @@ from oncely.flow.aside import aside
 from oncely.flow.writes import Shared
 from oncely.model.errors import InvalidInput, OncelyError, StoreUnavailable
 from oncely.store.engine import CLOSED, Access, Runs
-from oncely.store.plan import Plan, arun, run
+from oncely.store.plan import Plan, run
 
 T = TypeVar("T")
 _WAITS_SECONDS: Final = (0.1, 0.2, 0.4, 0.8, 1.5, *(3.0,) * 19)
@@ -85,30 +85,42 @@ def drive(steps: Steps[T], engine: Runs) -> T:
     return run(steps, act)
 
 
-async def adrive(steps: Steps[T], engine: Runs, store_threads: Executor) -> T:
+def adrive(steps: Steps[T], engine: Runs, store_threads: Executor) -> Coroutine[Any, Any, T]:
     """On the loop, with the store in threads beside it."""
-    return await drive_on_loop(steps, partial(aside, store_threads, engine.run), late=engine)
+    return drive_on_loop(steps, partial(aside, store_threads, engine.run), late=engine)
 
 
 async def drive_on_loop(steps: Steps[T], run_plan: RunOnLoop, *, late: Runs | None) -> T:
     """A function that is not async runs in a thread: it may wait for the network. `late` is where
-    its end is written down if nobody waits for it any more; None where no thread can reach it."""
+    its end is written down if nobody waits for it any more; None where no thread can reach it.
 
-    async def act(wanted: Wanted) -> Any:
-        match wanted:
-            case Ask():
-                return await _aask(run_plan, wanted)
-            case Put(shared, item):
-                return await shared.aput(item)
-            case Rest(seconds):
-                return await asyncio.sleep(seconds)
-            case Call(function, arguments) if inspect.iscoroutinefunction(function):
-                return await function(*arguments)
-            case Call():
-                value = await _in_thread(wanted, late)
-                return await value if inspect.isawaitable(value) else value
-
-    return await arun(steps, act)
+    In one coroutine: each one more that waits inside another costs, each time that it goes on.
+    """
+    answer: Any
+    try:
+        wanted = next(steps)
+        while True:
+            try:
+                match wanted:
+                    case Put():
+                        answer = await wanted.shared.aput(wanted.item)
+                    case Call() if _is_coroutine_function(wanted.function):
+                        answer = await wanted.function(*wanted.arguments)
+                    case Call():
+                        answer = await _in_thread(wanted, late)
+                        if inspect.isawaitable(answer):
+                            answer = await answer
+                    case Ask():
+                        answer = await _aask(run_plan, wanted)
+                    case Rest():
+                        answer = await asyncio.sleep(wanted.seconds, None)
+            except BaseException as error:
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(answer)
+    except StopIteration as end:
+        value: T = end.value
+        return value
 
 
 def _ask(engine: Runs, wanted: Ask) -> Any:
@@ -185,6 +197,13 @@ async def _whole(work: Awaitable[T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
+
+
+def _is_coroutine_function(function: Callable[..., Any]) -> bool:
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & inspect.CO_COROUTINE:
+        return True
+    return inspect.iscoroutinefunction(function)
 
 
 def _refuse_coroutine(function: Callable[..., Any], value: Any) -> None:

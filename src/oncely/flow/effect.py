@@ -9,7 +9,7 @@ from oncely.flow.drive import Ask, Put, Steps
 from oncely.flow.protocol import Doing, Terms
 from oncely.flow.trace import effecting
 from oncely.flow.writes import Begun, Writes
-from oncely.model.effect import Entry, OnDoubt, Source, check_name, fingerprint, told
+from oncely.model.effect import Entry, OnDoubt, Source, check_name, described
 from oncely.model.errors import InvalidInput, LeaseLost, StoreUnavailable
 from oncely.store import effects
 from oncely.store.claim import Fence
@@ -85,9 +85,10 @@ class EffectDoing(Doing):
     before = "execution"
 
     def __init__(self, job_id: str, fence: Fence, name: str, terms: Terms, writes: Writes) -> None:
-        super().__init__(job_id, name, fingerprint(terms.args), terms)
+        fingerprint, arguments = described(terms.args)
+        super().__init__(job_id, name, fingerprint, terms)
         self._writes = writes
-        self._effect = Effect(job_id, fence, name, terms.verb, self.fingerprint, told(terms.args))
+        self._effect = Effect(job_id, fence, name, terms.verb, fingerprint, arguments)
 
     def begin(self) -> Steps[Entry | None]:
         answer: Begun = yield Put(self._writes.begin, self._effect)
@@ -105,16 +106,18 @@ class EffectDoing(Doing):
     def evidence(self, source: Source, result: str | None) -> Ask:
         return Ask(lambda _: effects.done(self._effect, source, result), patient=True)
 
-    def tell(self, source: Source, result: str | None) -> Steps[Recorded]:
+    def tell(self, source: Source, result: str | None) -> Steps[Recorded | None]:
         """Together with others; if the store is gone for a moment, by itself."""
-        recorded: Recorded
+        recorded: Recorded | None
         try:
             recorded = yield Put(self._writes.done, Evidence(self._effect, source, result))
         except StoreUnavailable:
             recorded = yield self.evidence(source, result)
         return recorded
 
-    def ended(self, answer: Recorded, source: Source, result: str | None) -> Any:  # noqa: ARG002
+    def ended(self, answer: Recorded | None, source: Source, result: str | None) -> Any:
+        if answer is None:
+            return self.read(source, result)
         if not answer.held:
             raise LeaseLost(self._effect.id, self._effect.fence.epoch)
         return self.read(answer.entry.source, answer.entry.result)

@@ -19,7 +19,7 @@ import msgspec
 
 from oncely.flow.drive import Ask, Rest, Steps
 from oncely.flow.protocol import Doing, Terms
-from oncely.model.effect import Entry, Source, Verb, fingerprint, told
+from oncely.model.effect import Entry, Source, Verb, described
 from oncely.model.errors import InProgress
 from oncely.model.keys import check_key
 from oncely.store.ledger import plans
@@ -41,7 +41,7 @@ class Keeper(Protocol):
 
 def intend(key: str, verb: Verb, arguments: Any) -> Intent:
     check_key(key, "the key")
-    return Intent(key, verb, fingerprint(arguments), told(arguments), secrets.token_hex(16))
+    return Intent(key, verb, *described(arguments), secrets.token_hex(16))
 
 
 class Entries:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from oncely.flow.aside import aside
 from oncely.model.effect import Entry
@@ -18,6 +18,9 @@ from oncely.store.gather import Gather
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+_GROUP: Final = 250
+"""So many share a commit. With more, all handlers would wait for the store and then the store for
+all of them."""
 Begun = Entry | LeaseLost | StoreUnavailable | None
 
 
@@ -36,12 +39,22 @@ class Shared(Generic[Item, Answer]):
         self.close = self._gather.close
 
     async def aput(self, item: Item) -> Answer:
+        """A cancellation must not come between a write and our knowing of it."""
         loop = asyncio.get_running_loop()
         on_loop = self._on_loop.get(loop)
         if on_loop is None:
             self._on_loop = {k: v for k, v in self._on_loop.items() if not k.is_closed()}
             on_loop = self._on_loop[loop] = _OnLoop(self._all, loop)
-        answer: Answer = await on_loop.put(item)
+        place = on_loop.join(item)
+        answer: Answer
+        try:
+            answer = await place.answer
+        except asyncio.CancelledError:
+            if place.over:
+                raise
+            place.answer = loop.create_future()
+            await asyncio.wait([place.answer])
+            raise
         return answer
 
     async def _all(self, items: Sequence[Item]) -> Sequence[Any]:
@@ -69,28 +82,28 @@ class _OnLoop:
         self._waiting: list[_Place] = []
         self._writer: asyncio.Task[None] | None = None
 
-    async def put(self, item: Any) -> Any:
-        """A cancellation must not come between a write and our knowing of it."""
+    def join(self, item: Any) -> _Place:
         place = _Place(item, self._loop.create_future())
         self._waiting.append(place)
         if self._writer is None:
             self._writer = self._loop.create_task(self._write_until_empty())
-        try:
-            return await place.answer
-        except asyncio.CancelledError:
-            if place.over:
-                raise
-            place.answer = self._loop.create_future()
-            await asyncio.wait([place.answer])
-            raise
+        return place
 
     async def _write_until_empty(self) -> None:
         while self._waiting:
-            places, self._waiting = self._waiting, []
+            await self._until_quiet()
+            places, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
             answers = await self._write([place.item for place in places])
             for place, answer in zip(places, answers, strict=True):
                 place.end(answer)
         self._writer = None
+
+    async def _until_quiet(self) -> None:
+        """Whose handlers run in the same turn of the loop, or in the one after, come along."""
+        count = 0
+        while count < len(self._waiting) < _GROUP:
+            count = len(self._waiting)
+            await asyncio.sleep(0)
 
 
 class _Place:
@@ -117,16 +130,14 @@ class Writes:
     def __init__(self, engine: Engine, executor: Executor) -> None:
         self._engine = engine
         self.begin: Shared[Effect, Begun] = Shared(self._begin, executor)
-        self.done: Shared[Evidence, Recorded] = Shared(self._done, executor)
+        self.done: Shared[Evidence, Recorded | None] = Shared(self._done, executor)
 
     def close(self) -> None:
         self.begin.close()
         self.done.close()
 
     def _begin(self, intents: Sequence[Effect]) -> list[Begun]:
-        return self._engine.run(
-            lambda again: effects.begin_all(intents, again=again), "transaction"
-        )
+        return self._engine.run(lambda again: effects.begin_all(intents, again=again), "write")
 
-    def _done(self, known: Sequence[Evidence]) -> list[Recorded]:
+    def _done(self, known: Sequence[Evidence]) -> list[Recorded | None]:
         return self._engine.run(lambda _: effects.done_all(known), "transaction")

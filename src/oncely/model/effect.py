@@ -18,6 +18,8 @@ OnDoubt = Literal["hold", "retry", "assume_done"]
 ARGUMENTS_LIMIT: Final = 4_000
 NOTE_LIMIT: Final = 4_000
 RESULT_LIMIT_BYTES: Final = 1024 * 1024
+_ON_DOUBT: Final = get_args(OnDoubt)
+_EXACT_LIMIT: Final = 2**53
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -75,9 +77,9 @@ def check_note(value: Any) -> str | None:
 
 
 def check_on_doubt(value: Any) -> OnDoubt:
-    if value not in get_args(OnDoubt):
+    if value not in _ON_DOUBT:
         raise InvalidInput(
-            f"in_doubt is {shown(value)}; expected {', '.join(map(repr, get_args(OnDoubt)))}"
+            f"in_doubt is {shown(value)}; expected {', '.join(map(repr, _ON_DOUBT))}"
         )
     return value  # type: ignore[no-any-return]
 
@@ -95,16 +97,25 @@ def check_key_ttl(value: Any) -> float | None:
 
 def fingerprint(arguments: Sequence[Any]) -> str:
     """Equal for equal arguments; of one that is no JSON value only its type counts."""
-    return payload.fingerprint("effect", [_plain(argument) for argument in arguments])
+    return described(arguments)[0]
 
 
-def told(arguments: Sequence[Any]) -> str:
-    """The arguments as they are kept, for the person who may have to decide."""
-    text = msgspec.json.encode([_plain(argument) for argument in arguments]).decode()
-    return text if len(text) <= ARGUMENTS_LIMIT else f"{text[:ARGUMENTS_LIMIT]}…"
+def described(arguments: Sequence[Any]) -> tuple[str, str]:
+    """Their fingerprint, and the arguments as they are kept, for the person who may have to
+    decide."""
+    plain = [_plain(argument) for argument in arguments]
+    text = msgspec.json.encode(plain).decode()
+    told = text if len(text) <= ARGUMENTS_LIMIT else f"{text[:ARGUMENTS_LIMIT]}…"
+    return payload.fingerprint("effect", plain), told
 
 
 def _plain(argument: Any) -> Any:
+    kind = type(argument)
+    # What comes back from JSON as it went in need not be sent there.
+    if kind is int and -_EXACT_LIMIT < argument < _EXACT_LIMIT:
+        return argument
+    if kind is str and len(argument) <= ARGUMENTS_LIMIT and argument.isascii():
+        return argument
     try:
         return payload.decode(payload.encode(argument, max_bytes=RESULT_LIMIT_BYTES))
     except InvalidInput:

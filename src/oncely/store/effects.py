@@ -13,10 +13,11 @@ from oncely.model.errors import (
     InDoubt,
     JobNotFound,
     LeaseLost,
+    StoreError,
     StoreUnavailable,
 )
 from oncely.store.claim import Fence
-from oncely.store.plan import Plan, Statement, Together, document
+from oncely.store.plan import Form, Plan, Row, Statement, Together, document
 from oncely.store.trail import Trail, write
 
 _ROUNDS = 10
@@ -38,7 +39,7 @@ class Effect(msgspec.Struct, frozen=True):
     def place(self) -> Place:
         return self.id, self.name, self.fence.epoch
 
-    def record(self, **more: Any) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """As the statements take it."""
         return {
             "id": self.id,
@@ -48,7 +49,6 @@ class Effect(msgspec.Struct, frozen=True):
             "verb": self.verb,
             "fingerprint": self.fingerprint,
             "arguments": self.arguments,
-            **more,
         }
 
     def params(self, *names: str) -> dict[str, Any]:
@@ -67,7 +67,10 @@ class Evidence(msgspec.Struct, frozen=True):
     result: str | None
 
     def record(self) -> dict[str, Any]:
-        return self.effect.record(source=self.source, result=self.result)
+        record = self.effect.record()
+        record["source"] = self.source
+        record["result"] = self.result
+        return record
 
 
 def begin_all(
@@ -79,31 +82,36 @@ def begin_all(
     `again` says that these were sent before and the answer was lost: an intent of this execution
     is the one it wrote, and the effect has not run since.
     """
-    answers: dict[Place, Entry | LeaseLost | None] = {}
+    answers: dict[Place, Entry | LeaseLost | StoreUnavailable | None] = {}
     waiting = list(intents)
     for _ in range(_ROUNDS):
         rows = yield document("effect_begin", [effect.record() for effect in waiting])
-        for id, name, epoch, held, new, *row in rows:
+        changing: set[Place] = set()
+        asked = {effect.place for effect in waiting} if rows else set()
+        for id, name, epoch, held, *row in rows:
+            place = id, name, epoch
+            if place not in asked:
+                raise StoreError(f"the store spoke of effect {name!r} of job {id}, in other words")
             if not held:
-                answers[id, name, epoch] = LeaseLost(id, epoch)
-            elif new:
-                answers[id, name, epoch] = None
-            elif row[0] is not None:
+                answers[place] = LeaseLost(id, epoch)
+            elif row[0] is None:
+                changing.add(place)
+            else:
                 entry = Entry(*row)
                 mine = again and entry.state == "begun" and entry.epoch == epoch
-                answers[id, name, epoch] = None if mine else entry
-        waiting = [effect for effect in waiting if effect.place not in answers]
+                answers[place] = None if mine else entry
+        waiting = [effect for effect in waiting if effect.place in changing]
         if not waiting:
             break
-    return [
-        answers[effect.place] if effect.place in answers else _kept_changing(effect)
-        for effect in intents
-    ]
+    for effect in waiting:
+        answers[effect.place] = _kept_changing(effect)
+    # What is not told of was written.
+    return [answers.get(effect.place) for effect in intents] if answers else [None] * len(intents)
 
 
 def look(effect: Effect) -> Plan[Entry | None]:
     """What the ledger has of it, whoever holds the job."""
-    [(_, _, _, _, _, *row)] = yield document("effect_look", [effect.record()])
+    [(_, _, _, _, *row)] = yield document("effect_look", [effect.record()])
     return None if row[0] is None else Entry(*row)
 
 
@@ -121,7 +129,7 @@ def retake(effect: Effect) -> Plan[Entry | None]:
     for _ in range(_ROUNDS):
         if (yield Statement("effect_retake", effect.params(*_FENCED))):
             return None
-        [(_, _, _, held, _, *row)] = yield document("effect_look", [effect.record()])
+        [(_, _, _, held, *row)] = yield document("effect_look", [effect.record()])
         if not held:
             raise LeaseLost(effect.id, effect.fence.epoch)
         if row[0] == "done":
@@ -141,29 +149,47 @@ class Recorded(msgspec.Struct, frozen=True):
     """Whether the execution that brought the evidence still holds its job."""
 
 
-def done_all(known: Sequence[Evidence]) -> Plan[list[Recorded]]:
+def done_all(known: Sequence[Evidence]) -> Plan[list[Recorded | None]]:
     """Record that they happened, in a transaction; what is recorded, which may be what another
-    execution knew. Evidence counts, whoever brings it: also from one that lost its lease, and then
-    a job that is held for it goes on."""
+    execution knew. None for those of which it is as they were told, each by who holds its job."""
     records = [one.record() for one in known]
+    answer = yield _recording(msgspec.json.encode(records).decode(), whole=True)
+    return [*(yield from _recorded(known, answer))] if answer else [None] * len(known)
+
+
+def done(effect: Effect, source: Source, result: str | None) -> Plan[Recorded]:
+    """The same for one of them, and what the ledger has of it."""
+    known = Evidence(effect, source, result)
+    answer = yield _recording(msgspec.json.encode([known.record()]).decode())
+    [recorded] = yield from _recorded([known], answer)
+    return recorded
+
+
+def _recording(doc: str, *, whole: bool = False) -> Statement:
     # Looked at by a statement of its own: the first one may have waited for somebody who ended the
     # lease, or wrote the same, and cannot see that.
-    parts = [document("effect_done", records), document("effect_look", records)]
-    _, (rows,) = yield Together(parts=parts)
+    names = ("effect_done", "effect_look")
+    usual = ("effect_done_whole", "effect_held")
+
+    def together(names: Sequence[str], **more: Any) -> Together:
+        return Together(parts=[Statement(name, {"doc": doc}) for name in names], **more)
+
+    if not whole:
+        return together(names)
+    return together(names, whole=lambda: Form(together(usual), lambda _: []))
+
+
+def _recorded(known: Sequence[Evidence], answer: Sequence[Row]) -> Plan[list[Recorded]]:
+    """Evidence counts, whoever brings it: also from one that lost its lease, and then a job that is
+    held for it goes on."""
+    _, (rows,) = answer
     answers = {
-        (id, name, epoch): Recorded(Entry(*row), bool(held))
-        for id, name, epoch, held, _, *row in rows
+        (id, name, epoch): Recorded(Entry(*row), bool(held)) for id, name, epoch, held, *row in rows
     }
     for (job_id, _, _), recorded in answers.items():
         if not recorded.held:
             yield from go_on(job_id)
     return [answers[evidence.effect.place] for evidence in known]
-
-
-def done(effect: Effect, source: Source, result: str | None) -> Plan[Recorded]:
-    """The same for one of them."""
-    [recorded] = yield from done_all([Evidence(effect, source, result)])
-    return recorded
 
 
 def clear(effect: Effect) -> Plan[None]:

@@ -20,19 +20,17 @@ import msgspec
 
 from oncely.flow.context import Context
 from oncely.flow.drill import DrillContext
-from oncely.flow.enqueue import Enqueuer
-from oncely.flow.events import Events, log
-from oncely.flow.execute import Middleware, execute
+from oncely.flow.events import log
+from oncely.flow.execute import execute
 from oncely.flow.handler import Handler
-from oncely.flow.writes import Writes
 from oncely.model.drill import Drilled
 from oncely.model.event import Event
 from oncely.model.outcome import Ending, Returned
 from oncely.store import drills
 from oncely.store.claim import Claimed, Fence
 from oncely.store.deliver import Settlement
-from oncely.store.engine import Engine
 from oncely.store.swap import Completed
+from oncely.worker.gear import Gear
 from oncely.worker.line import Line
 
 _AT_ONCE: Final = 4
@@ -47,13 +45,8 @@ class Kit(msgspec.Struct, frozen=True):
     """What drills need of their worker."""
 
     worker: str
-    engine: Engine
+    gear: Gear
     store: Line
-    store_threads: Executor
-    enqueuer: Enqueuer
-    writes: Writes
-    middleware: Sequence[Middleware]
-    events: Events
     late_seconds: float
 
 
@@ -168,10 +161,8 @@ class Drill:
             msgspec.structs.replace(chosen.claimed, fence=fence),
             max_attempts=chosen.max_attempts,
             deadline=None if timeout is None else time.monotonic() + timeout,
-            engine=kit.engine,
-            store_threads=kit.store_threads,
-            enqueuer=kit.enqueuer,
-            writes=kit.writes,
+            tools=kit.gear,
+            enqueuer=kit.gear.enqueuer,
             is_async=chosen.handler.is_async,
         )
 
@@ -187,7 +178,7 @@ class Drill:
             chosen.handler,
             context.claimed,
             context,
-            middleware=kit.middleware,
+            middleware=kit.gear.middleware,
             threads=threads,
             timeout_seconds=chosen.timeout_seconds,
             max_result_bytes=_MAX_RESULT_BYTES,
@@ -197,7 +188,7 @@ class Drill:
         self._tell(context.claimed, drilled)
 
     def _tell(self, claimed: Claimed, drilled: Drilled) -> None:
-        wanted = self._kit.events.wanted("worker")
+        wanted = self._kit.gear.events.wanted("worker")
         if wanted is None or not wanted("drilled"):
             return
         failure = drilled.failure
@@ -213,7 +204,7 @@ class Drill:
             repeated=drilled.repeated,
             error=None if failure is None else msgspec.structs.asdict(failure),
         )
-        self._kit.events.tell("worker", [event])
+        self._kit.gear.events.tell("worker", [event])
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task).found.stopped = True

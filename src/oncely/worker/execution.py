@@ -38,10 +38,7 @@ class Execution:
             claimed,
             max_attempts=claimed.max_attempts or retry.max_attempts,
             deadline=None if timeout is None else time.monotonic() + timeout,
-            engine=gear.engine,
-            store_threads=gear.store_threads,
-            enqueuer=gear.enqueuer,
-            writes=gear.writes,
+            tools=gear,
             is_async=handler is None or handler.is_async,
         )
         self._gear = gear

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from typing import Final, TypedDict
 
-import msgspec
-
+from oncely.flow.context import Tools
 from oncely.flow.enqueue import Enqueuer
 from oncely.flow.events import Events
 from oncely.flow.execute import Middleware
 from oncely.flow.handler import Registry
 from oncely.flow.schedule import Schedules
-from oncely.flow.writes import Writes
 from oncely.model.draft import check_name
 from oncely.model.errors import InvalidInput
 from oncely.model.keys import shown
 from oncely.model.retention import Retention
 from oncely.model.retry import Retry
-from oncely.store.engine import Engine
 
 MAX_RESULT_BYTES: Final = 1024 * 1024
 DEFAULT_RETRY: Final = Retry()
@@ -36,13 +32,10 @@ class WorkerOptions(TypedDict, total=False):
     drill: float
 
 
-class Gear(msgspec.Struct, frozen=True):
+class Gear(Tools, frozen=True, kw_only=True):
     """What a worker shares with its app."""
 
-    engine: Engine
-    store_threads: Executor
     enqueuer: Enqueuer
-    writes: Writes
     registry: Registry
     middleware: Sequence[Middleware]
     retention: Retention

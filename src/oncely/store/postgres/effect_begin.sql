@@ -1,5 +1,5 @@
--- Write down intents, each under its fence: for each whether the job is still held, whether the
--- intent is new, and what was there before. The leases are locked first, in order.
+-- Write down intents, each under its fence. For each that was not: whether the job is still held,
+-- and what was there before. The leases are locked first, in order.
 with input as materialized (
     select * from json_to_recordset(cast(cast(:doc as text) as json)) as d (
         id uuid, name text, epoch bigint, nonce bigint, verb text, fingerprint text, arguments text
@@ -18,14 +18,13 @@ held as materialized (
 ),
 begun as (
     insert into oncely.effect (job_id, name, verb, state, fingerprint, arguments, epoch, begun_at)
-    select h.id, h.name, h.verb, 'begun', h.fingerprint, h.arguments, h.epoch, clock_timestamp()
-    from held h
+    select h.id, h.name, h.verb, 'begun', h.fingerprint, h.arguments, h.epoch, c.now
+    from held h cross join (select clock_timestamp() as now) c
     order by h.id, h.name
     on conflict do nothing
     returning job_id, name
 )
-select i.id::text, i.name, i.epoch, h.id is not null, h.id is not null and b.job_id is not null,
-    e.state, e.verb, e.fingerprint, e.epoch,
+select i.id::text, i.name, i.epoch, h.id is not null, e.state, e.verb, e.fingerprint, e.epoch,
     date_part('epoch', clock_timestamp() - e.begun_at), e.source, e.result::text
 from input i
 left join held h on h.id = i.id and h.name = i.name and h.epoch = i.epoch
@@ -33,3 +32,4 @@ left join begun b on b.job_id = i.id and b.name = i.name
 left join lateral (
     select * from oncely.effect e where e.job_id = i.id and e.name = i.name limit 1
 ) e on true
+where h.id is null or b.job_id is null

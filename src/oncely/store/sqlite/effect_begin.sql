@@ -1,5 +1,5 @@
--- Write down intents, each under its fence: for each whether the job is still held, whether the
--- intent is new, and what was there before.
+-- Write down intents, each under its fence. For each that will not be: whether the job is still
+-- held, and what was there before.
 select
     json_extract(d.value, '$.id'), json_extract(d.value, '$.name'), json_extract(d.value, '$.epoch'),
     (
@@ -9,12 +9,12 @@ select
         select l.epoch, l.nonce, m.value from oncely_lease l, json_each(l.ids) m
         where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
     ) as held,
-    e.state is null,
     e.state, e.verb, e.fingerprint, e.epoch, ((select now from oncely_clock) - e.begun_at) / 1e6,
     e.source, e.result
 from json_each(:doc) d
 left join oncely_effect e
-    on e.job_id = json_extract(d.value, '$.id') and e.name = json_extract(d.value, '$.name');
+    on e.job_id = json_extract(d.value, '$.id') and e.name = json_extract(d.value, '$.name')
+where not held or e.state is not null;
 
 insert into oncely_effect (job_id, name, verb, state, fingerprint, arguments, epoch, begun_at)
 select

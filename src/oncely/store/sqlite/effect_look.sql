@@ -8,7 +8,7 @@ select
         select l.epoch, l.nonce, m.value from oncely_lease l, json_each(l.ids) m
         where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)
     ),
-    false, e.state, e.verb, e.fingerprint, e.epoch,
+    e.state, e.verb, e.fingerprint, e.epoch,
     ((select now from oncely_clock) - e.begun_at) / 1e6, e.source, e.result
 from json_each(:doc) d
 left join oncely_effect e
