@@ -55,20 +55,22 @@ class Outlook(msgspec.Struct):
 
 def survey(outlook: Outlook, queues: Sequence[str] | None, *, pushed: bool = False) -> Plan[None]:
     """Look at what waits, without touching it: in the queues whose jobs are `pushed`, or in the
-    others."""
+    others. Whoever claims meanwhile sees the old or the new."""
     rows = yield Statement("survey")
-    outlook.levels, outlook.shared, outlook.due = {}, set(), set()
+    levels: dict[str, list[int]] = {}
+    shared, due = set(), set()
     outlook.wait_seconds, outlook.unfinished = None, False
     for queue, priority, due_us, grouped, filed, limited, to_push in rows:
         if bool(to_push) != pushed or (queues is not None and queue not in queues):
             continue
-        outlook.levels.setdefault(queue, []).append(priority)
+        levels.setdefault(queue, []).append(priority)
         if grouped or limited:
-            outlook.shared.add(queue)
+            shared.add(queue)
         if filed or (due_us is not None and due_us <= 0):
-            outlook.due.add(queue)
+            due.add(queue)
         elif due_us is not None:
             outlook.wait(due_us / 1_000_000)
+    outlook.levels, outlook.shared, outlook.due = levels, shared, due
 
 
 def claim_shared(outlook: Outlook, claim: Claim) -> Plan[list[Claimed]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -14,6 +15,10 @@ from oncely.store.claim import NO_BOUNDS, Claimed, claim_statement, claimed_rows
 from oncely.store.plan import Plan, Statement, Together
 
 NOTHING = "null"
+_attempts = attrgetter("claimed.attempts")
+_kind = attrgetter("claimed.kind")
+_is_unique = attrgetter("claimed.is_unique")
+_result = attrgetter("result")
 
 
 class Completed(msgspec.Struct, frozen=True, gc=False):
@@ -73,18 +78,18 @@ def swap(
 def _settle(lease: Sequence[Completed]) -> Statement:
     """The places of the jobs in the lease say which result is whose."""
     fence = lease[0].claimed.fence
-    attempts = [completed.claimed.attempt for completed in lease]
-    results = [completed.result for completed in lease]
+    attempts = [attempts + 1 for attempts in map(_attempts, lease)]
+    results = list(map(_result, lease))
     return Statement(
         "settle_whole",
         {
             "epoch": fence.epoch,
             "nonce": fence.nonce,
-            "ids": _json([completed.claimed.job_id for completed in lease]),
+            "size": len(lease),
             "attempts": _json(attempts if max(attempts) > 1 else []),
             "results": _json(results if results.count(NOTHING) < len(results) else []),
-            "kinds": _json(Counter(completed.claimed.kind for completed in lease)),
-            "is_unique": any(completed.claimed.is_unique for completed in lease),
+            "kinds": _json(Counter(map(_kind, lease))),
+            "is_unique": any(map(_is_unique, lease)),
         },
     )
 

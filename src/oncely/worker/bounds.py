@@ -9,6 +9,7 @@ it does every second, or less often where that takes long.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
@@ -28,11 +29,14 @@ class Bounds:
 
     def __init__(self) -> None:
         self._due_at: dict[tuple[str, int], float] = {}
+        self._forgot_at = -math.inf
         self.look_seconds = _LOOK_SECONDS
 
-    def forget(self) -> None:
-        """The next claim begins at the head of the line."""
+    def forget(self, now: float) -> None:
+        """The next claim begins at the head of the line. One that was asked for before and comes
+        back after it does not lead past what that one finds there."""
         self._due_at.clear()
+        self._forgot_at = now
 
     def looked(self, seconds: float) -> None:
         """To look at everything took so long; it must stay a small part of the time."""
@@ -41,6 +45,8 @@ class Bounds:
     def claimed(self, jobs: Sequence[Claimed], asked_at: float) -> None:
         """The last of a level counts. `asked_at` is before the store read its clock, so that the
         bound is early rather than late."""
+        if asked_at < self._forgot_at:
+            return
         if jobs and jobs[0].priority == jobs[-1].priority:
             jobs = jobs[-1:]
         for before, job in zip_longest(jobs, jobs[1:]):

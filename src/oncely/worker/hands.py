@@ -57,6 +57,7 @@ class Hands:
         self._pace = Pace(concurrency)
         self._lingers = False
         self._wake = asyncio.Event()
+        self._lease_over = asyncio.Event()
 
     def _room(self) -> int:
         """So many more jobs may be begun now."""
@@ -81,22 +82,27 @@ class Hands:
         """Unless those that do not wait are at it: they go on with what is in hand."""
         if self._row is not None and not self._care.is_wary:
             return
-        room, now = min(self._room(), len(self._hand)), time.monotonic()
+        room = min(self._room(), len(self._hand))
         while room > 0 and self._care.alone is None:
             if self._may_run_in_row(self._hand[0][1]):
                 self._row = asyncio.get_running_loop().create_task(self._run_in_row())
                 self._row.add_done_callback(self._ended)
                 return
             claimed_at, claimed = self._hand.popleft()
-            self._times.waited(claimed, claimed.waited_seconds + now - claimed_at)
-            self._begin(claimed)
+            self._begin(claimed, claimed_at)
             room -= 1
 
-    def _begin(self, claimed: Claimed) -> None:
-        """In a task of its own."""
-        loop = asyncio.get_running_loop()
+    def _made(self, claimed: Claimed, claimed_at: float) -> Execution:
         execution = Execution(claimed, self._gear)
         self.executions += 1
+        in_hand_seconds = execution.context.begun - claimed_at
+        self._times.waited(claimed, claimed.waited_seconds + in_hand_seconds)
+        return execution
+
+    def _begin(self, claimed: Claimed, claimed_at: float) -> None:
+        """In a task of its own."""
+        loop = asyncio.get_running_loop()
+        execution = self._made(claimed, claimed_at)
         task = loop.create_task(self._execute(execution))
         self._running[task] = execution
         task.add_done_callback(self._ended)
@@ -123,13 +129,11 @@ class Hands:
         clean, turn, room = copy_context(), time.monotonic(), self._room()
         while self._hand and room > 0:
             claimed_at, claimed = self._hand.popleft()
-            self._times.waited(claimed, claimed.waited_seconds + time.monotonic() - claimed_at)
             if not self._may_run_in_row(claimed):
-                self._begin(claimed)
+                self._begin(claimed, claimed_at)
                 room = self._room()
                 continue
-            execution = Execution(claimed, self._gear)
-            self.executions += 1
+            execution = self._made(claimed, claimed_at)
             run = execution.run(self._threads)
             try:
                 waits_for = run.send(None)
@@ -207,6 +211,7 @@ class Hands:
         """While there is work in hand, the store can wait until a lease is over."""
         if not self._hand or self._ends.urgent:
             self._wake.set()
+            self._lease_over.set()
         else:
             self._linger()
 

@@ -25,6 +25,7 @@ from oncely.store import push as plans
 from oncely.store.claim import Claimed, Fence
 from oncely.store.deliver import Settlement
 from oncely.store.push_targets import Target
+from oncely.worker.execution import Execution
 from oncely.worker.gear import DEFAULT_RETRY, Gear
 from oncely.worker.line import Line
 from oncely.worker.report import Reporter, SharedReporter
@@ -119,8 +120,8 @@ class PushWorker(Worker):
             self._alarm.cancel()
         self._alarm = asyncio.get_running_loop().call_later(seconds, self._wake.set)
 
-    def _begin(self, claimed: Claimed) -> None:
-        super()._begin(claimed)
+    def _begin(self, claimed: Claimed, claimed_at: float) -> None:
+        super()._begin(claimed, claimed_at)
         if self._target.mode == "ack" and self._room():
             self._wake.set()
 
@@ -165,6 +166,14 @@ class PushWorker(Worker):
             self._accepted.add(context.execution_id)
             raise
         self._accepted.add(context.execution_id)
+
+    def _end(self, execution: Execution, ending: Ending, *, in_row: bool = False) -> None:
+        """What was accepted goes on: how long it took is seen by whoever is told of its end."""
+        context = execution.context
+        if context.execution_id in self._accepted:
+            self._settle(execution.claimed, execution.settlement(ending), context)
+        else:
+            super()._end(execution, ending, in_row=in_row)
 
     def _settle(self, claimed: Claimed, settlement: Settlement, context: Context) -> None:
         if context.execution_id in self._accepted:

@@ -66,6 +66,7 @@ class Worker(Hands):
         self._outlook = Outlook()
         self._bounds = Bounds()
         self._source: str | None = None
+        self._under_way = 0
         self._told_of_a_job = False
         self._looked_at = -math.inf
         self._stopping = False
@@ -104,7 +105,7 @@ class Worker(Hands):
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="oncely-handler")
         log("worker started", worker=self.name)
-        pump = asyncio.create_task(self._pump(until_idle))
+        pump = asyncio.create_task(self._pumps(until_idle))
         keepers = [asyncio.create_task(keep) for keep in self._keepers(until_idle)]
         if not until_idle:
             self._sleep.listen(self._gear.engine, self._queues)
@@ -151,48 +152,72 @@ class Worker(Hands):
     def _drills(self, share: float) -> Drill | None:
         if not check_share(share):
             return None
-        gear = self._gear
-        kit = Kit(
-            worker=self.name,
-            engine=gear.engine,
-            store=self._store,
-            store_threads=gear.store_threads,
-            enqueuer=gear.enqueuer,
-            writes=gear.writes,
-            middleware=gear.middleware,
-            events=gear.events,
-            late_seconds=self._lease_seconds,
-        )
-        return Drill(share, kit)
+        return Drill(share, Kit(self.name, self._gear, self._store, self._lease_seconds))
 
     def _wanted(self) -> int:
         """So many jobs are claimed now: those that there is room for, and what is fetched ahead."""
         room = self._room()
         if self._care.is_singly:
             return min(1, room)
-        ahead, begun = self._ahead(), room - len(self._hand)
+        ahead, begun = self._ahead(), room - len(self._hand) - self._under_way
         if ahead and begun > 0 and self._pace.in_waves:
             return begun  # and what is fetched ahead has a lease of its own
-        return max(0, begun + ahead)
+        wanted = max(0, begun + ahead)
+        if self._apart and self._hand and wanted < ahead / 2:
+            return 0  # a few at a time cost as much as many
+        return min(wanted, (room + ahead) // 2) if self._by_turns else wanted
 
     @property
     def _apart(self) -> bool:
-        """One writer at a time gains nothing by it."""
-        return self._pace.apart and self._gear.engine.library.engine != "sqlite"
+        """Whether each job has a lease of its own, which helps those that end at the same time."""
+        return self._pace.apart and self._gear.engine.is_parallel
 
     def _ahead(self) -> int:
         """Not of jobs under limits: they would be kept from others, and take up room when ended."""
         if self._pushes or self._care.is_wary or self._outlook.due & self._outlook.shared:
             return 0
-        if self._apart:  # each lease counts as begun
-            return 0
         return self._pace.ahead
+
+    async def _pumps(self, until_idle: bool) -> None:
+        self._beside = asyncio.create_task(self._pump_beside())
+        self._beside.add_done_callback(lambda _: self._wake.set())
+        try:
+            await self._pump(until_idle)
+        except BaseException:
+            self._beside.cancel()
+            raise
+        finally:
+            # One that is under way comes to its end, or what it claims would be lost.
+            if not self._under_way:
+                self._beside.cancel()
+            await asyncio.wait([self._beside])
+
+    async def _pump_beside(self) -> None:
+        """A second exchange, while one is under way and quick handlers have ended a lease: so
+        neither the store nor the handlers wait for the other."""
+        while not self._stopping:
+            self._lease_over.clear()
+            await self._lease_over.wait()
+            is_known = time.monotonic() - self._looked_at < self._bounds.look_seconds
+            if self._under_way and self._by_turns and is_known and not self._stopping:
+                claimed, _ = await self._exchange(self._wanted())
+                self._take_in(claimed)
+                self._wake.set()
+
+    @property
+    def _by_turns(self) -> bool:
+        """Whether two exchanges may be under way. Jobs in waves end together, and are settled
+        together."""
+        is_parallel = self._gear.engine.is_parallel
+        return is_parallel and self._ahead() > 0 and not self._pace.in_waves
 
     async def _pump(self, until_idle: bool) -> None:
         """Settle what is done and claim what there is room for, in one exchange at a time."""
         poll = FIRST_POLL_SECONDS
         while not self._stopping:
             self._wake.clear()
+            if self._beside.done():
+                self._beside.result()
             self._hand_back_stale()
             wanted = self._wanted()
             claimed, settled = await self._exchange(wanted)
@@ -204,7 +229,7 @@ class Worker(Hands):
                 if len(claimed) >= wanted and not (self._pace.in_waves and self._wanted()):
                     await self._until_woken(HAND_SECONDS if self._hand else None)
                 continue
-            if until_idle and not (self._hand or self._running or self._stuck):
+            if until_idle and not (self._hand or self._running or self._stuck or self._under_way):
                 return
             if wanted and self._outlook.unfinished:
                 continue
@@ -237,8 +262,8 @@ class Worker(Hands):
             )
             self._looked_at = time.monotonic()
             self._bounds.looked(self._looked_at - now)
-            self._bounds.forget()
             now = self._looked_at
+            self._bounds.forget(now)
         if not self._outlook.due:
             wanted = 0
         over, singles = self._ends.take(now, linger=self._ahead() > 0)
@@ -254,15 +279,19 @@ class Worker(Hands):
             lease_seconds=self._lease_seconds,
             wanted=wanted,
             room=max(0, self._room() - len(self._hand)),
-            begun=self._concurrency,
+            # Where each has a lease, those that are fetched ahead have leases that are not begun.
+            begun=0 if self._apart and len(self._hand) >= self._room() else self._concurrency,
             pushes=self._pushes,
             apart=self._apart,
         )
+        self._under_way += wanted
         try:
             claimed = await exchange.make(self._store, over, singles)
         except BaseException:
             self._ends.put_back(over, singles, now)
             raise
+        finally:
+            self._under_way -= wanted
         self._source = exchange.source or self._source
         if exchange.lost is not None:
             self._lost.append(exchange.lost)

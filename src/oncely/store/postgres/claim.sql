@@ -52,7 +52,9 @@ select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.group_key, j.payload::te
     date_part('epoch', h.claimed_at - j.created_at), q.retry::text, q.timeout_seconds,
     date_part('epoch', h.claimed_at - t.due_at),
     j.unique_key is not null, j.priority, j.traceparent
-from held h join took t on not :apart or t.id = h.first
+-- In order before the wide rows are made, which would cost more to sort.
+from (select * from took order by priority desc, due_at, id) t
+join held h on not :apart or t.id = h.first
 -- One by one, whatever was the size of the table when this was planned.
 cross join lateral (select * from oncely.job k where k.id = t.id offset 0) j
 left join oncely.queue q on q.name = j.queue

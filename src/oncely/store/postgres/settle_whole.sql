@@ -1,9 +1,10 @@
--- Every job of one lease was completed, and the lease holds them all: then it is enough to compare
--- it whole. `attempts` that are all 1 and `results` that are all null are not sent.
+-- Every job of one lease was completed, and the lease holds them all: jobs leave a lease and none is
+-- ever added, so it is enough to count them. `attempts` and `results` are in the order of the lease;
+-- those that are all 1, or all null, are not sent.
 with gone as (
     delete from oncely.lease l
     where l.epoch = :epoch and l.nonce = :nonce
-        and l.ids = cast(translate(cast(:ids as text), '[]"', '{}') as uuid[])
+        and cardinality(l.ids) = :size
     returning l.epoch, l.ids, l.worker, l.claimed_at
 ),
 ended as (

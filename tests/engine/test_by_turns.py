@@ -1,0 +1,120 @@
+"""Two exchanges of one worker under way at once: quick handlers do not wait for the store."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from oncely import Context, NewJob, Oncely
+from oncely.model.errors import StoreError
+from oncely.store.engine import Access
+from tests.engine.steps import engine_of, sql
+
+JOBS = 4_000
+SLOW_SECONDS = 0.01
+
+
+class Slow:
+    """The store as it is, only that an exchange takes its time. `met` is called with how many were
+    under way when it began, for each."""
+
+    def __init__(self, app: Oncely, met: Callable[[int], None] = lambda _: None) -> None:
+        self.most = 0
+        self._met = met
+        self._run = app._engine.run
+        self._lock = threading.Lock()
+        self.under_way = 0
+
+    def run(self, make: Any, access: Access) -> Any:
+        if access != "write":
+            return self._run(make, access)
+        with self._lock:
+            self.under_way += 1
+            under_way = self.under_way
+            self.most = max(self.most, under_way)
+        try:
+            time.sleep(SLOW_SECONDS)
+            self._met(under_way)
+            return self._run(make, access)
+        finally:
+            with self._lock:
+                self.under_way -= 1
+
+
+def left(app: Oncely) -> tuple[int, int]:
+    (leases,), (ready,) = (
+        sql(app, f"select count(*) from oncely.{table}")[0] for table in ("lease", "ready")
+    )
+    return leases, ready
+
+
+@pytest.fixture
+def ran(app: Oncely) -> Counter[int]:
+    """How often each job ran."""
+    counted: Counter[int] = Counter()
+
+    @app.job("quick")
+    async def quick(ctx: Context, n: int) -> int:
+        counted[n] += 1
+        return n
+
+    app.enqueue_many(NewJob("quick", n) for n in range(JOBS))
+    return counted
+
+
+def test_every_job_runs_once_and_is_settled_with_its_own_result(
+    app: Oncely, ran: Counter[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(app)
+    monkeypatch.setattr(app._engine, "run", slow.run)
+    app.drain()
+    assert slow.most == (1 if engine_of(app) == "sqlite" else 2)
+    assert ran == Counter(range(JOBS))
+    assert left(app) == (0, 0)
+    wrong = sql(
+        app,
+        "select count(*) from oncely.job j join oncely.outcome o on o.job_id = j.id"
+        " where cast(j.payload as text) <> cast(o.result as text)",
+    )
+    assert wrong == [(0,)]
+
+
+def test_who_is_told_to_stop_waits_for_both_and_hands_back_what_they_claimed(
+    app: Oncely, ran: Counter[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = app.worker()
+    most = 1 if engine_of(app) == "sqlite" else 2
+
+    def met(under_way: int) -> None:
+        if under_way == most and len(ran) > JOBS / 4:
+            worker.stop()
+
+    slow = Slow(app, met)
+    monkeypatch.setattr(app._engine, "run", slow.run)
+    worker.run()
+    while slow.under_way:
+        time.sleep(SLOW_SECONDS)
+    assert max(ran.values()) == 1
+    assert left(app) == (0, JOBS - len(ran))
+
+
+def test_an_error_of_the_one_beside_ends_the_worker(
+    app: Oncely, ran: Counter[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine_of(app) == "sqlite":
+        pytest.skip("one writer at a time")
+
+    refused = threading.Event()
+
+    def met(under_way: int) -> None:
+        if under_way == 2 and not refused.is_set():
+            refused.set()
+            raise StoreError("this one is refused")
+
+    monkeypatch.setattr(app._engine, "run", Slow(app, met).run)
+    with pytest.raises(StoreError, match="this one is refused"):
+        app.worker().run()
+    assert max(ran.values()) == 1
