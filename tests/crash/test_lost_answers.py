@@ -16,12 +16,14 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from oncely import NewJob, Oncely, Receipt, StoreUnavailable
+from oncely import KeyConflict, NewJob, Oncely, Receipt, StoreUnavailable
+from oncely.surface.http.service import Service, Settings
 from tests.cluster import Cluster
 from tests.crash.checker import Census, check
 from tests.crash.fleet import thread
 from tests.crash.proxy import Fault, Proxy
 from tests.crash.publishers import Call, work
+from tests.engine.steps import claim_one
 
 ADMIT = "insert into"
 COMMIT = "COMMIT"
@@ -364,6 +366,37 @@ def test_a_cut_at_every_statement(direct: Oncely, proxy: Proxy, shape: str, when
         cuts += 1
     assert cuts >= 5
     assert unavailable < cuts
+
+
+def test_what_may_have_been_counted_is_not_counted_again(direct: Oncely, proxy: Proxy) -> None:
+    """A few are missing rather than twice there."""
+    counted = Fault("i.label, i.n")
+    with Oncely(proxy.url) as far:
+        far.enqueue("count", 1, idempotency_key="c:1")
+        proxy.arm(counted)
+        with pytest.raises(KeyConflict):
+            far.enqueue("count", 2, idempotency_key="c:1")
+        assert counted.happened.wait(30)
+    assert sum(direct.traffic().values("key_conflicts", kind="count")) == 1
+
+
+def test_times_that_may_have_arrived_are_not_added_again(direct: Oncely, proxy: Proxy) -> None:
+    direct.enqueue("timed")
+    claimed = claim_one(direct)
+
+    async def serve(app: Oncely) -> None:
+        witness = Service(app, Settings()).witness
+        witness.claimed([claimed])
+        await witness.tell()
+
+    with Oncely(proxy.url) as far:
+        far.jobs()
+        proxy.arm(Fault(COMMIT))
+        asyncio.run(serve(far))
+    assert proxy.pending == 0
+    took = direct.traffic().latency("waited", kind="timed")
+    assert took is not None
+    assert took.count == 1
 
 
 @pytest.mark.parametrize("how", ["refused", "closed"])

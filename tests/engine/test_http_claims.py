@@ -47,7 +47,7 @@ def retried(job: Claimed) -> Settlement:
     return deliver.settlement(job, Back("retried", 30.0, job.attempt, job.defers, OOPS))
 
 
-def end(app: Oncely, job: Claimed, verb: Verb, make: Callable[[Claimed], Settlement]) -> Settlement:
+def end(app: Oncely, job: Claimed, verb: Verb, make: Callable[[Claimed], Settlement]) -> bool:
     return app._engine.run(lambda _: executions.end(one(job), verb, make), "transaction")
 
 
@@ -142,9 +142,9 @@ def test_the_same_end_again_changes_nothing(
 ) -> None:
     app.enqueue("k")
     [job] = claim(app).jobs
-    end(app, job, verb, make)
+    assert end(app, job, verb, make)
     before = app.get(job.job_id)
-    end(app, job, verb, make)
+    assert not end(app, job, verb, make)
     assert app.get(job.job_id) == before
 
 
@@ -170,7 +170,7 @@ def test_a_late_end_is_accepted_while_nobody_else_has_the_job(
     [job] = claim(app).jobs
     let_days_pass(app, A_MINUTE * 2)
     assert reclaim(app) == ["crashed"]
-    end(app, job, verb, make)
+    assert end(app, job, verb, make)
     found = app.get(job.job_id)
     assert found is not None
     assert found.state == left

@@ -3,13 +3,16 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 
 from oncely import Context, InvalidInput, KeyConflict, NewJob, Oncely, Retry, Traffic
 from oncely.model.traffic import STEPS, Last, buckets
 from oncely.store import counters, limits, traffic
+from oncely.store.postgres.engine import PostgresEngine
 from oncely.store.traffic import Sample
 from tests.engine.steps import claim_one, end, engine_of, sql
+from tests.engine.test_ahead import eventually
 from tests.engine.test_counters import totals
 
 LASTS: tuple[Last, ...] = ("hour", "day", "month")
@@ -100,6 +103,51 @@ def test_times_of_many_workers_are_added_up(app: Oncely) -> None:
         assert everything.count == 220
         waited = [each for each in found.latencies("waited") if each is not None]
         assert sum(each.count for each in waited) == 20
+
+
+def test_two_who_add_the_same_times_do_not_wait_for_each_other(postgres_url: str) -> None:
+    """Whoever comes second would have the first place while the other has the last."""
+    first, last = (Sample("ran", "q", kind, {3: 1}) for kind in ("a", "z"))
+    with Oncely(postgres_url) as app, psycopg.connect(postgres_url) as holder:
+        app.migrate()
+        add(app, first, last)
+        holder.execute("select from oncely.latency where kind = 'z' for update")
+
+        def add_once(*samples: Sample) -> None:
+            assert isinstance(app._engine, PostgresEngine)
+            with app._engine._connect() as connection:
+                app._engine._run_on(connection, traffic.add(samples), "transaction")
+
+        with ThreadPoolExecutor(2) as threads:
+            adding = []
+            for n, samples in enumerate([(last, first), (first, last)], 1):
+                adding.append(threads.submit(add_once, *samples))
+                eventually(lambda n=n: waiting(app) == n, "a lock is waited for")  # type: ignore[misc]
+            holder.rollback()
+            for each in adding:
+                each.result()  # a deadlock is not tried again here
+        for kind in ("a", "z"):
+            ran = app.traffic().latency("ran", kind=kind)
+            assert ran is not None
+            assert ran.count == 3
+
+
+def waiting(app: Oncely) -> int:
+    [(found,)] = sql(
+        app,
+        "select count(*) from pg_stat_activity "
+        "where datname = current_database() and wait_event_type = 'Lock'",
+    )
+    return int(found)
+
+
+def test_times_of_a_step_that_begins_during_the_look_are_with_the_last(app: Oncely) -> None:
+    for found, steps in (({3: 1}, 9), ({3: 1, 4: 1}, 1)):
+        add(app, Sample("ran", "q", "a", found))
+        sql(app, f"update oncely.latency set step = step + {steps} * seconds")
+    for last in LASTS:
+        [taken] = app.traffic(last).taken
+        assert taken.steps == {STEPS[last][1] - 1: {3: 2, 4: 1}}
 
 
 def test_every_execution_of_a_worker_is_told_of(app: Oncely) -> None:

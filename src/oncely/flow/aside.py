@@ -11,9 +11,14 @@ T = TypeVar("T")
 
 
 async def aside(executor: Executor, work: Callable[..., T], *args: Any) -> T:
+    turn = [work]
+    """Who takes it out does it: once, also where it is in line for a thread and was refused."""
     try:
-        done = asyncio.get_running_loop().run_in_executor(executor, work, *args)
+        done = asyncio.get_running_loop().run_in_executor(executor, lambda: turn.pop()(*args))
     except RuntimeError:
         # The store was closed and its threads are gone: the work itself finds that out and says so.
-        return work(*args)
+        # Or no thread could be started; then the work is in line all the same, for those there are.
+        if not turn:
+            raise
+        return turn.pop()(*args)
     return await done

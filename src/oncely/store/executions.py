@@ -134,18 +134,19 @@ def queues_of(job_ids: Iterable[str]) -> Plan[dict[str, str]]:
     return dict((yield document("find_queues", [{"id": job_id} for job_id in job_ids])))
 
 
-def end(one: Execution, verb: Verb, make: Callable[[Claimed], Settlement]) -> Plan[Settlement]:
-    """Settle it, in a transaction, as `make` says after a look at the job. The same again changes
-    nothing; if the lease ran out and nobody has claimed the job since, it is accepted."""
+def end(one: Execution, verb: Verb, make: Callable[[Claimed], Settlement]) -> Plan[bool]:
+    """Settle it, in a transaction, as `make` says after a look at the job. False: that end was
+    there already, and nothing is changed. If the lease ran out and nobody has claimed the job
+    since, it is accepted."""
     settlement = make((yield from _delivery(one)))
     if (yield from _ended(one)) in ENDS[verb]:
-        return settlement
+        return False
     if not (yield from settle([settlement])):
-        return settlement
+        return True
     if (yield Statement("revive", one.params(lease_us=0))) and not (
         yield from settle([settlement])
     ):
-        return settlement
+        return True
     raise LeaseLost(one.job_id, one.fence.epoch)
 
 

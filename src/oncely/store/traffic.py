@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from oncely.model.counter import Name
-from oncely.model.traffic import KEEP_SECONDS, STEPS, Counted, Last, Measure, Taken, Traffic
+from oncely.model.traffic import KEEP_SECONDS, STEPS, Counted, Last, Measure, Taken, Traffic, merged
 from oncely.store.look import moment
 from oncely.store.plan import Plan, Statement, document
 
@@ -49,8 +49,9 @@ def traffic(last: Last) -> Plan[Traffic]:
         one.values[min((at - since) // seconds, steps - 1)] += n
     taken: dict[tuple[Measure, str, str], Taken] = {}
     for at, measure, queue, kind, found in (yield Statement("latency", span)):
-        took = taken.setdefault((measure, queue, kind), Taken(measure, queue, kind, {}))
-        took.steps[min((at - since) // seconds, steps - 1)] = _BUCKETS.decode(found)
+        took = taken.setdefault((measure, queue, kind), Taken(measure, queue, kind, {})).steps
+        step = min((at - since) // seconds, steps - 1)
+        took[step] = merged([took.get(step, {}), _BUCKETS.decode(found)])
     return Traffic(
         since=moment(since * 1_000_000),
         seconds=seconds,

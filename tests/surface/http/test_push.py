@@ -8,7 +8,7 @@ import pytest
 
 from oncely import Oncely, Push, PushRefused, PushTarget
 from tests.engine.push_receiver import Receiver, receiver, status
-from tests.surface.http.server import Client
+from tests.surface.http.server import Client, in_thread
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -92,6 +92,19 @@ def test_a_receiver_in_mode_ack_says_later_how_it_ended(client: Client) -> None:
                 told = client.post(f"/v1/jobs/{job_id}/{verb}", json=says)
                 assert told.status_code == 200, told.text
                 assert state_of(client, job_id) == state
+
+
+def test_how_long_it_took_is_counted_once_though_two_see_it(app: Oncely) -> None:
+    """The pusher sees that a job was accepted, the server that it has ended."""
+    with receiver(status(202)) as there, in_thread(app) as url, Client(url) as client:
+        put(client, there, "ack", ackTimeout=600)
+        job_id = client.publish("hooks").json()["id"]
+        says = {"executionId": accepted(client, there)["executionId"]}
+        assert client.post(f"/v1/jobs/{job_id}/ack", json=says).status_code == 200
+    for measure in ("waited", "ran"):
+        took = app.traffic().latency(measure, queue="hooks")
+        assert took is not None
+        assert took.count == 1, measure
 
 
 def test_a_target_is_set_from_python_through_the_server(

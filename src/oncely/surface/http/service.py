@@ -103,6 +103,8 @@ class Service:
         finally:
             self.stopping.set()
             await asyncio.gather(self._pushing, witnessing, return_exceptions=True)
+            # Requests that were under way when it began to stop have ended by now.
+            await self.witness.tell()
 
     def stop(self) -> None:
         """Whoever waits ends its wait, and nothing is begun; again: nothing is waited for."""

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from oncely.model.errors import OncelyError
 from oncely.model.job import Job
 from oncely.store import traffic
 from oncely.store.claim import Claimed, Fence
+from oncely.store.plan import Plan
 from oncely.worker.report import Times
 
 if TYPE_CHECKING:
@@ -38,13 +40,22 @@ class Witness:
                 self._times.ran(job, (each.ended_at - each.started_at).total_seconds())
 
     async def keep(self) -> None:
-        """Until the server stops, and once more then."""
+        """Until the server stops."""
         stopping = self._service.stopping
         while not stopping.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), _KEEP_SECONDS)
-            if samples := self._times.take():
-                try:
-                    await self._service.ask(lambda _, s=samples: traffic.add(s), "transaction")  # type: ignore[misc]
-                except OncelyError as error:
-                    _log.warning("what was measured is lost: %s", error)
+            await self.tell()
+
+    async def tell(self) -> None:
+        """What was seen since the last time."""
+        if samples := self._times.take():
+            try:
+                await self._service.ask(partial(_add, samples), "transaction")
+            except OncelyError as error:
+                _log.warning("what was measured is lost: %s", error)
+
+
+def _add(samples: list[traffic.Sample], lost: bool) -> Plan[None]:
+    # Those that may have arrived are not sent again: a few are missing rather than twice there.
+    return traffic.add([] if lost else samples)
