@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +16,14 @@ from oncely.model.event import WHATS
 from oncely.model.job import NewJob
 from oncely.model.transition import ACTIVE, STATES, TRANSITIONS
 from oncely.surface.asgi import problem
+from oncely.surface.cli.program import build
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+COMMAND = re.compile(r"(?:^(?:\$ )?|`|\$\()(oncely [a-z][^`\n)#]* [^`\n)#]+)", re.MULTILINE)
+"""One with something after its name: alone, that is only named."""
+PLACEHOLDER = re.compile(r"\b[A-Z]+\b|…|<|\|")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -45,6 +50,16 @@ def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_command_of_the_guides_is_understood() -> None:
+    program, seen = build(), 0
+    for page in PAGES:
+        for found in COMMAND.findall(page.read_text()):
+            if page.parent.name in ("guide", ROOT.name) and not PLACEHOLDER.search(found):
+                program.parse_args(shlex.split(found)[1:], exit_on_error=False, print_error=False)
+                seen += 1
+    assert seen > 15
 
 
 def test_every_error_is_documented() -> None:

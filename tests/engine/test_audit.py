@@ -145,6 +145,19 @@ def by_remove_schedule(app: Oncely) -> tuple[str, str, dict[str, Any] | None]:
 
 
 @change
+def by_stop_drills(app: Oncely) -> tuple[str, str, dict[str, Any] | None]:
+    app.stop_drills()
+    return "drills", "drills", None
+
+
+@change
+def by_start_drills(app: Oncely) -> tuple[str, str, dict[str, Any] | None]:
+    app.stop_drills()
+    app.start_drills()
+    return "drills", "drills", None
+
+
+@change
 def by_create_token(app: Oncely) -> tuple[str, str, dict[str, Any] | None]:
     token = app.create_token(["read"], queues=["payments"], name="ops").token
     return "token", token.token_id, {"name": "ops", "scopes": ["read"], "queues": ["payments"]}

@@ -203,6 +203,7 @@ def test_the_switch_ends_drills_on_all_workers(app: Oncely) -> None:
         assert (found.stopped, found.by, found.outcomes) == (True, "ann", {})
         app.stop_drills(by="bob")
         assert app.drills().by == "ann"
+        assert [entry.by for entry in app.audit(about="drills")] == ["ann"]
         app.start_drills()
         app.enqueue("waits")
         assert begun.wait(60)

@@ -106,8 +106,8 @@ def test_a_job_that_was_ended_while_it_waited_ended_last() -> None:
         (
             [Lease(1, "w", at(0), at(60), begun=False)],
             "running",
-            "fetched ahead, not begun, since 2026-11-15 22:51:11.823 UTC on worker w, whose lease "
-            "lasts until 2026-11-15 22:52:11.823 UTC",
+            "fetched ahead, and perhaps begun, since 2026-11-15 22:51:11.823 UTC on worker w, "
+            "whose lease lasts until 2026-11-15 22:52:11.823 UTC",
         ),
         ([], "failed", "failed"),
     ],
@@ -116,6 +116,14 @@ def test_a_job_that_was_ended_while_it_waited_ended_last() -> None:
 def test_what_it_waits_for(facts: list[Lease], state: State, said: str) -> None:
     due, now = (40, 10) if state == "scheduled" else (0, 10)
     assert story(*facts, state=state, due=due, now=now).now == said
+
+
+@pytest.mark.parametrize(("epoch", "runs"), [(1, True), (0, False)])
+def test_an_effect_shows_that_what_was_fetched_ahead_is_begun(epoch: int, *, runs: bool) -> None:
+    lease = Lease(1, "w", at(0), at(60), begun=False)
+    mail = Act("mail", "begun", None, epoch, at(0), None)
+    found = tell(ENQUEUED, Now(at(9), "running", at(0), 0), lease, [], [], [mail])
+    assert found.now.startswith("running since") is runs
 
 
 def test_an_error_is_one_line_whatever_is_in_it() -> None:

@@ -38,7 +38,7 @@ class AwaDriver(Driver):
             for stat in self._client.queue_stats()
         )
 
-    def work(self, *, processes: int, mode: str) -> None:  # noqa: ARG002
+    def work(self, *, processes: int, mode: str) -> None:
         async def run() -> None:
             client = awa.AsyncClient(self.url)
 

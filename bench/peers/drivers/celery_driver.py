@@ -44,7 +44,7 @@ class CeleryDriver(Driver):
     def unsettled(self) -> int:
         return self._redis.llen("bench") + self._redis.hlen("unacked")
 
-    def work(self, *, processes: int, mode: str) -> None:  # noqa: ARG002
+    def work(self, *, processes: int, mode: str) -> None:
         logging.disable(logging.WARNING)
         app.worker_main(
             [

@@ -64,7 +64,7 @@ class ChancyDriver(Driver):
             ).fetchone()
         return int(row[0])
 
-    def work(self, *, processes: int, mode: str) -> None:  # noqa: ARG002
+    def work(self, *, processes: int, mode: str) -> None:
         async def run() -> None:
             async with self._chancy as chancy, Worker(chancy) as worker:
                 await worker.wait_for_shutdown()

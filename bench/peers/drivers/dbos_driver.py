@@ -65,7 +65,7 @@ class DbosDriver(Driver):
             ).fetchone()
         return int(row[0])
 
-    def work(self, *, processes: int, mode: str) -> None:  # noqa: ARG002
+    def work(self, *, processes: int, mode: str) -> None:
         self._launch(listen=True)
         threading.Event().wait()
 

@@ -33,7 +33,7 @@ class DramatiqDriver(Driver):
     def unsettled(self) -> int:
         return self._redis.hlen("dramatiq:bench.msgs")
 
-    def work(self, *, processes: int, mode: str) -> None:  # noqa: ARG002
+    def work(self, *, processes: int, mode: str) -> None:
         dramatiq.Worker(self._broker, worker_threads=8).start()
         threading.Event().wait()
 

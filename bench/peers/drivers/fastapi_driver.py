@@ -55,7 +55,7 @@ class FastApiDriver(Driver):
         finally:
             await connection.close()
 
-    def work(self, *, processes: int, mode: str) -> None:  # noqa: ARG002
+    def work(self, *, processes: int, mode: str) -> None:
         """The server; the mode is its port."""
         pools: list[asyncpg.Pool] = []
 

@@ -71,7 +71,7 @@ class HttpDriver(Driver):
             raise WrongCountError(f"{receiver.got} requests for {jobs} jobs")
         return {"rate": jobs / (ended - receiver.first)}
 
-    def work(self, *, processes: int, mode: str) -> None:  # noqa: ARG002
+    def work(self, *, processes: int, mode: str) -> None:
         """The server without a store; the URL is its port."""
         import uvicorn
         from starlette.applications import Starlette

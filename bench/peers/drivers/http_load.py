@@ -18,7 +18,7 @@ SILENCE_SECONDS = 30.0
 
 def request(path: str, body: bytes) -> bytes:
     return (
-        b"POST %s HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
+        b"POST %s HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
         b"content-length: %d\r\n\r\n%s" % (path.encode(), len(body), body)
     )
 

@@ -33,7 +33,7 @@ class HueyDriver(Driver):
     def unsettled(self) -> int:
         return self._huey.pending_count()
 
-    def work(self, *, processes: int, mode: str) -> None:  # noqa: ARG002
+    def work(self, *, processes: int, mode: str) -> None:
         logging.disable(logging.WARNING)
         consumer = self._huey.create_consumer(
             workers=1, worker_type="thread", periodic=False, initial_delay=0.01, max_delay=0.1

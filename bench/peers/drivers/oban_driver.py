@@ -59,7 +59,7 @@ class ObanDriver(Driver):
             ).fetchone()
         return int(row[0])
 
-    def work(self, *, processes: int, mode: str) -> None:  # noqa: ARG002
+    def work(self, *, processes: int, mode: str) -> None:
         async def run() -> None:
             async with (
                 AsyncConnectionPool(self.url, min_size=5, max_size=20) as pool,

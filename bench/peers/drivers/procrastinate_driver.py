@@ -55,7 +55,7 @@ class ProcrastinateDriver(Driver):
             ).fetchone()
         return int(row[0])
 
-    def work(self, *, processes: int, mode: str) -> None:  # noqa: ARG002
+    def work(self, *, processes: int, mode: str) -> None:
         app = procrastinate.App(
             connector=procrastinate.PsycopgConnector(conninfo=self.url, min_size=5, max_size=20)
         )

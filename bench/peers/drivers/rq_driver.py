@@ -33,7 +33,7 @@ class RqDriver(Driver):
     def unsettled(self) -> int:
         return self._redis.llen("rq:queue:bench") + self._redis.zcard("rq:wip:bench")
 
-    def work(self, *, processes: int, mode: str) -> None:  # noqa: ARG002
+    def work(self, *, processes: int, mode: str) -> None:
         logging.getLogger("rq.worker").setLevel(logging.ERROR)
         SimpleWorker([self._queue], connection=self._redis).work(logging_level="ERROR")
 

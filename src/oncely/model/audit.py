@@ -10,8 +10,9 @@ import msgspec
 from oncely.model.errors import InvalidInput
 from oncely.model.keys import shown
 
-About = Literal["job", "dlq", "queue", "group", "schedule", "token", "request", "user"]
-"""What was changed. `dlq` is the dead-letter queue, of which many were changed at once."""
+About = Literal["job", "dlq", "queue", "group", "schedule", "token", "request", "user", "drills"]
+"""What was changed. `dlq` is the dead-letter queue, of which many were changed at once; `drills` is
+the switch that all workers obey."""
 
 
 class AuditEntry(msgspec.Struct, frozen=True):

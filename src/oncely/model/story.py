@@ -11,8 +11,9 @@ import msgspec
 
 from oncely.model.drill import DrillOutcome
 from oncely.model.effect import Source
-from oncely.model.event import Boundary, Event, Key, What, one_line
+from oncely.model.event import Boundary, Event, Key, What
 from oncely.model.transition import ACTIVE, State
+from oncely.model.words import line, shown
 
 Make = Callable[..., Event]
 
@@ -39,7 +40,7 @@ class Now(msgspec.Struct, frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """Who runs it now, or has fetched it ahead and not `begun`."""
+    """Who runs it now, or has fetched it ahead: then it is not known to have `begun`."""
 
     epoch: int
     worker: str
@@ -322,7 +323,9 @@ def _now(now: Now, lease: Lease | None, acts: Sequence[Act]) -> str:
     if now.state not in ACTIVE:
         return now.state
     if lease is not None:
-        begun = "running" if lease.begun else "fetched ahead, not begun,"
+        # What was fetched ahead begins without a word to the store, up to its first effect.
+        known = lease.begun or any(act.epoch == lease.epoch for act in acts)
+        begun = "running" if known else "fetched ahead, and perhaps begun,"
         return (
             f"{begun} since {shown(lease.claimed_at)} on worker {lease.worker}, whose lease lasts "
             f"until {shown(lease.expires_at)}"
@@ -336,59 +339,3 @@ def _now(now: Now, lease: Lease | None, acts: Sequence[Act]) -> str:
     return (
         f"in_doubt, held until somebody says whether effect {told} happened" if told else now.state
     )
-
-
-def line(event: Event) -> str:
-    """One line, whatever is in the error."""
-    moment = "" if event.at is None else f"{shown(event.at)}  "
-    return f"{moment}{event.what:<12}  {details(event)}".rstrip()
-
-
-def details(event: Event) -> str:
-    return ", ".join(_details(event))
-
-
-def _details(event: Event) -> Iterator[str]:
-    if event.boundary == "enqueue":
-        yield f"at enqueue, by its {event.key} key"
-    elif event.boundary == "delivery":
-        yield f"at delivery: too late to be settled as {event.refused}"
-    elif event.boundary == "effect":
-        yield "found done, not done again"
-    if event.drill is not None:
-        found = ", ".join(map(one_line, event.recognised))
-        yield f"recognised: {found}" if event.drill == "recognised" else event.drill
-        if found and event.drill != "recognised":
-            yield f"recognised: {found}"
-        if event.repeated:
-            yield f"would repeat: {', '.join(map(one_line, event.repeated))}"
-    if event.effect is not None:
-        yield f"effect {event.effect!r}"
-    if event.source is not None:
-        yield event.source
-    if event.happened is not None:
-        yield "it happened" if event.happened else "it did not happen"
-    if event.by is not None:
-        yield f"by {event.by}"
-    for name in ("idempotency", "unique"):
-        key = getattr(event, f"{name}_key")
-        if key is not None:
-            yield f"{name} key {key}"
-    if event.epoch is not None:
-        yield f"epoch {event.epoch}"
-    if event.attempt is not None and event.epoch is not None:
-        yield f"attempt {event.attempt}"
-    if event.worker is not None:
-        yield f"by {event.worker}"
-    if event.ran_seconds is not None:
-        yield f"after {event.ran_seconds:.3f} s"
-    if event.due_at is not None and event.at is not None:
-        yield f"due in {(event.due_at - event.at).total_seconds():g} s"
-    if event.reason is not None:
-        yield event.reason
-    if event.note is not None:
-        yield one_line(event.note)
-
-
-def shown(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03} UTC"

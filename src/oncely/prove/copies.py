@@ -19,6 +19,8 @@ from oncely.prove.databases import Databases
 from oncely.prove.seams.everywhere import Everywhere
 from oncely.prove.watch import knowing
 
+FOLDER: Final = "oncely-prove-"
+"""How the name of the folder of a proof begins."""
 _MEMORY: Final = Path("/dev/shm")
 _SIDES: Final = ("-wal", "-shm", "-journal")
 _REAL: Final[tuple[Any, ...]] = (sqlite3.connect,)
@@ -30,7 +32,7 @@ class Copies:
 
     def __init__(self) -> None:
         place = _MEMORY if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) else None
-        self._folder = Path(tempfile.mkdtemp(prefix="oncely-prove-", dir=place))
+        self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=place))
         for name in ("first", "now", "files"):
             (self._folder / name).mkdir()
         self.databases = Databases()

@@ -10,8 +10,9 @@ from oncely.model.counter import Counter
 from oncely.model.drill import Drilled, DrillFinding, Drills
 from oncely.store.claim import Claimed
 from oncely.store.counters import counters
-from oncely.store.look import moment
+from oncely.store.look import moment, moment_of
 from oncely.store.plan import Plan, Statement
+from oncely.store.trail import Trail, write
 
 FINDINGS: Final = 20
 
@@ -26,8 +27,10 @@ def is_stopped() -> Plan[bool]:
     return bool(rows and rows[0][0])
 
 
-def turn(*, stopped: bool, by_whom: str) -> Plan[None]:
-    yield Statement("drill_set", {"stopped": stopped, "by_whom": by_whom})
+def turn(*, stopped: bool, trail: Trail) -> Plan[None]:
+    """In a transaction. Turned the same way again, nothing changes."""
+    if (yield Statement("drill_set", {"stopped": stopped, "by_whom": trail.by})):
+        yield from write(trail, "stop_drills" if stopped else "start_drills", "drills", "drills")
 
 
 def keep(claimed: Claimed, worker: str, drilled: Drilled) -> Plan[None]:
@@ -55,7 +58,7 @@ def drills() -> Plan[Drills]:
     return Drills(
         stopped=bool(stopped),
         by=by,
-        at=None if at is None else moment(at),
+        at=moment_of(at),
         outcomes=_by_kind(totals),
         recognised=_sum(totals, "recognised"),
         repeated=_sum(totals, "repeated"),

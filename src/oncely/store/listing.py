@@ -12,8 +12,8 @@ import msgspec
 
 from oncely.model.job import Brief, Job
 from oncely.model.transition import State
-from oncely.store.look import FIRST, LAST, look_at, moment, value
-from oncely.store.plan import Plan, Statement, document
+from oncely.store.look import FIRST, LAST, look_at, moment_of, shared
+from oncely.store.plan import Plan, Row, Statement, document
 from oncely.store.steer import failed_after
 
 LOOKED: Final = 20_000
@@ -117,7 +117,7 @@ def briefs(ids: list[str]) -> Plan[list[Brief]]:
     if not ids:
         return []
     rows = yield document("look_brief", [{"id": id} for id in ids])
-    found = {row[0]: _brief(*row) for row in rows}
+    found = {row[0]: _brief(row) for row in rows}
     return [found[id] for id in ids if id in found]
 
 
@@ -186,39 +186,11 @@ def _with_key(key: str) -> Plan[list[Brief]]:
     return (yield from briefs([id for (id,) in rows]))
 
 
-def _brief(
-    job_id: str,
-    kind: str,
-    queue: str,
-    state: State,
-    attempt: int,
-    max_attempts: int | None,
-    idempotency_key: str | None,
-    unique_key: str | None,
-    group_key: str | None,
-    tags: str | None,
-    created: int,
-    due: int,
-    ended: int | None,
-    started: int | None,
-    error_type: str | None,
-    error_message: str | None,
-) -> Brief:
+def _brief(row: Row) -> Brief:
+    same, (started, error_type, error_message) = shared(row)
     return Brief(
-        job_id=job_id,
-        kind=kind,
-        queue=queue,
-        state=state,
-        attempt=attempt,
-        max_attempts=max_attempts,
-        idempotency_key=idempotency_key,
-        unique_key=unique_key,
-        group_key=group_key,
-        tags=value(tags) or [],
-        created_at=moment(created),
-        due_at=moment(due),
-        ended_at=None if ended is None else moment(ended),
-        started_at=None if started is None else moment(started),
+        **same,
+        started_at=moment_of(started),
         error_type=error_type,
         error_message=error_message,
     )

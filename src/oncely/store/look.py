@@ -62,7 +62,7 @@ def _effects(records: list[dict[str, str]]) -> Plan[dict[str, list[Effect]]]:
                 source=source,
                 epoch=epoch,
                 begun_at=moment(begun),
-                ended_at=None if ended is None else moment(ended),
+                ended_at=moment_of(ended),
                 arguments=arguments,
                 result=value(result),
                 resolutions=answers.get((job_id, name), []),
@@ -72,36 +72,51 @@ def _effects(records: list[dict[str, str]]) -> Plan[dict[str, list[Effect]]]:
 
 
 def _job(row: Row, executions: list[Execution], effects: list[Effect]) -> Job:
-    (job_id, kind, queue, state, text, result, error, priority, attempt, max_attempts) = row[:10]
-    (timeout, idempotency_key, unique_key, group_key, tags, created, due, ended) = row[10:18]
-    epoch, worker, started = row[18:]
+    same, (started, text, result, error, priority, timeout, epoch, worker) = shared(row)
     if epoch is not None:
-        executions = [
-            *executions,
-            _execution(epoch, attempt, state, worker, started, ended, error),
-        ]
+        last = Execution(
+            epoch=epoch,
+            attempt=same["attempt"],
+            outcome=same["state"],
+            worker=worker,
+            started_at=moment_of(started),
+            ended_at=same["ended_at"],
+            error=value(error),
+        )
+        executions = [*executions, last]
     return Job(
-        job_id=job_id,
-        kind=kind,
-        queue=queue,
-        state=state,
+        **same,
         payload=value(text),
         result=value(result),
         error=value(error),
         priority=priority,
-        attempt=attempt,
-        max_attempts=max_attempts,
         timeout=timeout,
-        idempotency_key=idempotency_key,
-        unique_key=unique_key,
-        group_key=group_key,
-        tags=value(tags) or [],
-        created_at=moment(created),
-        due_at=moment(due),
-        ended_at=None if ended is None else moment(ended),
         executions=executions,
         effects=effects,
     )
+
+
+def shared(row: Row) -> tuple[dict[str, Any], Sequence[Any]]:
+    """What a job and a brief one have in common, in the columns with which the rows of both begin;
+    and the other columns."""
+    job_id, kind, queue, state, attempt, max_attempts, *others = row
+    idempotency_key, unique_key, group_key, tags, created, due, ended, *rest = others
+    same = {
+        "job_id": job_id,
+        "kind": kind,
+        "queue": queue,
+        "state": state,
+        "attempt": attempt,
+        "max_attempts": max_attempts,
+        "idempotency_key": idempotency_key,
+        "unique_key": unique_key,
+        "group_key": group_key,
+        "tags": value(tags) or [],
+        "created_at": moment(created),
+        "due_at": moment(due),
+        "ended_at": moment_of(ended),
+    }
+    return same, rest
 
 
 def _execution(
@@ -118,7 +133,7 @@ def _execution(
         attempt=attempt,
         outcome=outcome,
         worker=worker,
-        started_at=None if started is None else moment(started),
+        started_at=moment_of(started),
         ended_at=moment(ended),
         error=value(error),
     )
@@ -130,3 +145,7 @@ def value(text: str | None) -> Any:
 
 def moment(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def moment_of(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else moment(microseconds)

@@ -19,7 +19,7 @@ from oncely.model.story import (
     Word,
     tell,
 )
-from oncely.store.look import moment, value
+from oncely.store.look import moment, moment_of, value
 from oncely.store.plan import Plan, Row, Statement
 
 REPEATS: Final = 100
@@ -81,8 +81,8 @@ def _enqueued(job_id: str, row: Row) -> Enqueued:
 
 def _fact(row: _Told) -> Now | Lease | Delivery | Repeat | Act | Word | Rehearsal:
     at = moment(row.at)
-    began = None if row.began is None else moment(row.began)
-    until = None if row.until is None else moment(row.until)
+    began = moment_of(row.began)
+    until = moment_of(row.until)
     match row.source:
         case "now":
             return Now(at, row.outcome, until or at, row.attempt)

@@ -9,7 +9,7 @@ import msgspec
 
 from oncely.model.errors import TokenNotFound
 from oncely.model.token import Kept, Scope, Token
-from oncely.store.look import moment
+from oncely.store.look import moment, moment_of
 from oncely.store.plan import Plan, Statement
 from oncely.store.trail import Trail, write
 
@@ -112,8 +112,8 @@ def _kept(
         scopes=msgspec.json.decode(scopes, type=tuple[Scope, ...]),
         queues=() if queues is None else msgspec.json.decode(queues, type=tuple[str, ...]),
         created_at=moment(created),
-        expires_at=None if expires is None else moment(expires),
-        revoked_at=None if revoked is None else moment(revoked),
+        expires_at=moment_of(expires),
+        revoked_at=moment_of(revoked),
         valid=bool(valid),
     )
     return Kept(token, digest)

@@ -24,8 +24,8 @@ class Drilling(Base):
         self._turn(stopped=False, by=by)
 
     def _turn(self, *, stopped: bool, by: str | None) -> None:
-        who = trail(by=None if by is None else check_key(by, "by")).by
-        self._engine.run(lambda _: plans.turn(stopped=stopped, by_whom=who), "transaction")
+        who = trail(by=None if by is None else check_key(by, "by"))
+        self._engine.run(lambda _: plans.turn(stopped=stopped, trail=who), "transaction")
 
     adrills = twin(drills)
     astop_drills = twin(stop_drills)

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from oncely.prove.copies import Copies
+from oncely.prove.copies import FOLDER, Copies
 from oncely.prove.watch import Watch, knowing, users_line
 
 
@@ -37,8 +37,10 @@ def install(watch: Watch, copies: Copies) -> None:
 
 
 def of_the_user(file: Any) -> bool:
-    """Not a cache or a device, and asked for by a line of the user's."""
+    """Not a cache, a device or a copy of ours, and asked for by a line of the user's."""
     text = os.fsdecode(os.fspath(file))
-    if text.startswith("/dev/") or "__pycache__" in text:
+    if text.startswith("/dev/") and not text.startswith("/dev/shm/"):
+        return False
+    if "__pycache__" in text or FOLDER in text:
         return False
     return users_line(sys._getframe(1)) is not None

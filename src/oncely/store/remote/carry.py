@@ -15,8 +15,8 @@ import msgspec
 
 from oncely.model.errors import NotOverHttp
 from oncely.store.plan import Plan
+from oncely.store.remote.mirror import mirrored
 from oncely.store.remote.server import Server
-from oncely.store.remote.wire import mirrored
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -71,19 +71,12 @@ def _pages(
     while len(found) < limit:
         part = min(limit - len(found), PAGE_LIMIT)
         body = server.get(path, {**query, "cursor": cursor, "limit": part})
-        page = msgspec.json.decode(body, type=_Page)
+        page = msgspec.json.decode(body, type=wire.Page)
         found += [restored(Job, told) for told in page.jobs]
         cursor = page.next_cursor
         if cursor is None:
             break
     return found
-
-
-_Page: Any = msgspec.defstruct(
-    "_Page",
-    [("jobs", list[wire.mirrored(Job)]), ("next_cursor", str | None)],  # type: ignore[misc]
-    rename="camel",
-)
 
 
 @carries(look.at_rest)

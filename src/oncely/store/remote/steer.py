@@ -15,6 +15,7 @@ from oncely.store.limits import Change, Scope
 from oncely.store.remote import wire
 from oncely.store.remote.carry import carries, restored
 from oncely.store.remote.look import get
+from oncely.store.remote.mirror import camel
 from oncely.store.remote.server import Server
 
 
@@ -87,7 +88,7 @@ def change(server: Server, scope: Scope, name: str, new: Change) -> None:
         "require_key": new.require_key,
         "push": None if new.push is None else _push(new.push),
     }
-    sent = {wire.camel(option): known[option] for option in new.given}
+    sent = {camel(option): known[option] for option in new.given}
     server.put("/v1/limits", {"scope": scope, "name": name, **sent})
 
 
@@ -96,7 +97,7 @@ def _push(push: Push) -> dict[str, Any]:
 
 
 def _retry(retry: Retry) -> dict[str, Any]:
-    return {wire.camel(name): value for name, value in msgspec.structs.asdict(retry).items()}
+    return {camel(name): value for name, value in msgspec.structs.asdict(retry).items()}
 
 
 @carries(limits.queues)

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache, reduce
-from operator import or_
-from types import UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import NODEFAULT, UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from oncely.model.audit import AuditEntry
 from oncely.model.counter import Counter
 from oncely.model.effect import ARGUMENTS_LIMIT, Source, Verb
 from oncely.model.flow import COUNT_LIMIT, RATE_LEAST_SECONDS, RATE_LIMIT_SECONDS, Group, Queue
 from oncely.model.health import KeyHealth
+from oncely.model.job import Job
 from oncely.model.keys import KEY_LIMIT
 from oncely.model.outcome import ERROR_LIMIT
 from oncely.model.retry import MAX_ATTEMPTS
@@ -31,6 +20,7 @@ from oncely.model.traffic import BOUNDS, Measure
 from oncely.model.worker import Worker
 from oncely.store.claim import Claimed
 from oncely.store.deliver import Recovered
+from oncely.store.remote.mirror import mirrored
 
 LEASE_LIMIT_SECONDS: Final = 86_400.0
 WAIT_LIMIT_SECONDS: Final = 20.0
@@ -56,53 +46,9 @@ ExecutionId = Annotated[
 ]
 
 
-def camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
-@cache
-def mirrored(model: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """A struct of the model as it travels: the same fields, `camelCase`, and `id` for `job_id`."""
-    fields: list[Any] = []
-    hints = get_type_hints(model, include_extras=True)
-    for field in msgspec.structs.fields(model):
-        kind = _mirrored_type(hints[field.name])
-        if field.default is not NODEFAULT:
-            fields.append((field.name, kind, field.default))
-        elif field.default_factory is not NODEFAULT:
-            made = field.default_factory
-            fields.append((field.name, kind, msgspec.field(default_factory=made)))
-        else:
-            fields.append((field.name, kind))
-    return msgspec.defstruct(
-        f"{model.__name__}Told",
-        fields,
-        module=__name__,
-        rename=lambda name: "id" if name == "job_id" else camel(name),
-        frozen=True,
-        kw_only=True,
-        namespace={"__doc__": model.__doc__},
-    )
-
-
-def _mirrored_type(kind: Any) -> Any:
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return mirrored(kind)
-    if get_origin(kind) is list:
-        return list[_mirrored_type(get_args(kind)[0])]  # type: ignore[misc]
-    if isinstance(kind, UnionType):
-        return reduce(or_, map(_mirrored_type, get_args(kind)))
-    return kind
-
-
-def mirror(value: msgspec.Struct) -> msgspec.Struct:
-    """As it travels."""
-    return msgspec.convert(value, mirrored(type(value)), from_attributes=True)
-
-
 if TYPE_CHECKING:
     ClaimedTold = Any
+    JobTold = Any
     RecoveredTold = Any
     QueueTold = Any
     GroupTold = Any
@@ -112,6 +58,7 @@ if TYPE_CHECKING:
     AuditEntryTold = Any
 else:
     ClaimedTold = mirrored(Claimed)
+    JobTold = mirrored(Job)
     RecoveredTold = mirrored(Recovered)
     QueueTold = mirrored(Queue)
     GroupTold = mirrored(Group)
@@ -278,7 +225,7 @@ class EntryTold(Told, frozen=True):
     result: Any
 
 
-class EffectTold(Told, frozen=True):
+class EffectFound(Told, frozen=True):
     """`entry` is null if nothing was on record: the effect is this execution's to do. `held`:
     whether the execution still holds its job."""
 
@@ -337,6 +284,13 @@ class Workers(Told, frozen=True):
 
 class KeyHealths(Told, frozen=True):
     kinds: list[KeyHealthTold]
+
+
+class Page(Told, frozen=True):
+    """`nextCursor` goes into `cursor` of the next request; null at the end."""
+
+    jobs: list[JobTold]
+    next_cursor: str | None
 
 
 class AuditPage(Told, frozen=True):

@@ -58,7 +58,8 @@ def audit(
 def told(entry: AuditEntry) -> str:
     """In one line: the verb, of what, and how."""
     parts = [entry.act]
-    parts.append(entry.name if entry.about == "dlq" else f"{entry.about} {entry.name}")
+    whole = entry.about in ("dlq", "drills")
+    parts.append(entry.name if whole else f"{entry.about} {entry.name}")
     if entry.count is not None:
         parts.append("1 job" if entry.count == 1 else f"{entry.count:,} jobs")
     if entry.details:

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from oncely.model.errors import JobNotFound
 from oncely.model.job import Effect, Job
-from oncely.model.story import Story, line, shown
+from oncely.model.story import Story
+from oncely.model.words import line, shown
 from oncely.surface.cli.moments import when
 from oncely.surface.cli.options import DEFAULTS, Options
 from oncely.surface.cli.place import masked, opened

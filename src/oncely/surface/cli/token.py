@@ -111,7 +111,7 @@ def _show_all(tokens: list[Token], options: Options) -> None:
         out.print(f"{each.token_id}  {','.join(each.scopes)}{queues}{named}")
         out.print(f"    created {when(each.created_at, now)}{_end(each, now)}")
     if not tokens:
-        out.print("no tokens: a server on this machine takes every request")
+        out.print("no tokens: unless there is a user, a server on this machine takes every request")
 
 
 def _end(token: Token, now: datetime) -> str:

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from oncely.model.event import Event
-from oncely.model.story import Story, details
+from oncely.model.story import Story
+from oncely.model.words import details
 
 WIDTH: Final = 960
 _LEFT: Final = 176

@@ -81,6 +81,13 @@ class Call(Generic[B, Q]):
         if self.token is not None and not self.token.sees(queue):
             raise Refused("queue_forbidden", f"This key is not for the queue {queue!r}.")
 
+    def enter_all(self) -> None:
+        """The same for what speaks of all queues."""
+        if self.queues:
+            raise Refused(
+                "queue_forbidden", "This speaks of all queues, and this key is not for all."
+            )
+
     async def see(self, job_id: str) -> str:
         """The id, if there is such a job and the token may see it; else the same 404 for both.
         Whether it exists at all is left to the verb where the token is for all queues."""

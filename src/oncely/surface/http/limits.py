@@ -10,16 +10,14 @@ from oncely.model.errors import InvalidInput
 from oncely.model.push import Push
 from oncely.model.retry import Retry
 from oncely.model.story import Story
+from oncely.store.remote.mirror import mirror, mirrored
 from oncely.store.remote.wire import (
     Counters,
     KeyHealths,
     Limits,
     LimitSent,
-    mirror,
-    mirrored,
 )
 from oncely.surface.http.endpoint import Answer, Call, Endpoint
-from oncely.surface.http.problem import Refused
 
 
 async def explain_job(call: Call[None, None]) -> Answer:
@@ -27,12 +25,12 @@ async def explain_job(call: Call[None, None]) -> Answer:
 
 
 async def list_counters(call: Call[None, None]) -> Answer:
-    _refuse_limited(call)
+    call.enter_all()
     return Answer(Counters([mirror(each) for each in await call.app.acounters()]))
 
 
 async def list_key_health(call: Call[None, None]) -> Answer:
-    _refuse_limited(call)
+    call.enter_all()
     return Answer(KeyHealths([mirror(each) for each in await call.app.akey_health()]))
 
 
@@ -55,7 +53,7 @@ async def set_limit(call: Call[LimitSent, None]) -> Answer:
         if paused is not None:
             await (call.app.apause if paused else call.app.aresume)(body.name)
     else:
-        _refuse_limited(call)
+        call.enter_all()
         if given.keys() & {"retry", "timeout", "require_key", "push"}:
             raise InvalidInput(
                 "a group has limits; retry, timeout, requireKey and push are a queue's"
@@ -86,11 +84,6 @@ def _given(body: LimitSent) -> dict[str, Any]:
             jitter=sent.jitter,
         )
     return given
-
-
-def _refuse_limited(call: Call[Any, Any]) -> None:
-    if call.queues:
-        raise Refused("queue_forbidden", "This speaks of all queues, and this key is not for all.")
 
 
 ENDPOINTS: Final = (

@@ -9,24 +9,18 @@ import msgspec
 
 from oncely.model.draft import check_name
 from oncely.model.errors import InvalidInput
-from oncely.model.job import Effect, Job
+from oncely.model.job import Job
 from oncely.store import listing
 from oncely.store.listing import Leaf
 from oncely.store.look import FIRST
 from oncely.store.plan import Plan
+from oncely.store.remote.mirror import mirror
+from oncely.store.remote.wire import JobTold, Page
 from oncely.surface.base import is_job_id
 from oncely.surface.choosing import chosen
 from oncely.surface.http.endpoint import Answer, Call, Endpoint, absent
-from oncely.surface.http.publish import made_at
-from oncely.surface.http.types import (
-    DlqQuery,
-    EffectShown,
-    ExecutionShown,
-    JobShown,
-    JobsQuery,
-    Page,
-    ResolutionShown,
-)
+from oncely.surface.http.publishing import made_at
+from oncely.surface.http.types import DlqQuery, JobsQuery
 
 
 async def look_at_job(call: Call[None, None]) -> Answer:
@@ -122,21 +116,8 @@ def queues_of(call: Call[Any, Any], queue: str | None) -> Sequence[str | None]:
     return call.queues or [None]
 
 
-def shown(job: Job) -> JobShown:
-    fields = msgspec.structs.asdict(job)
-    job_id = fields.pop("job_id")
-    fields["created_at"] = made_at(job_id)
-    fields["executions"] = [ExecutionShown(**msgspec.structs.asdict(e)) for e in job.executions]
-    fields["effects"] = [_effect(each) for each in job.effects]
-    return JobShown(id=job_id, **fields)
-
-
-def _effect(effect: Effect) -> EffectShown:
-    fields = msgspec.structs.asdict(effect)
-    fields["resolutions"] = [
-        ResolutionShown(**msgspec.structs.asdict(word)) for word in effect.resolutions
-    ]
-    return EffectShown(**fields)
+def shown(job: Job) -> JobTold:
+    return mirror(msgspec.structs.replace(job, created_at=made_at(job.job_id)))
 
 
 ENDPOINTS: Final = (
@@ -146,7 +127,7 @@ ENDPOINTS: Final = (
         "read",
         look_at_job,
         "A job with its executions and effects",
-        answer=JobShown,
+        answer=JobTold,
         statuses={200: "The job"},
     ),
     Endpoint(

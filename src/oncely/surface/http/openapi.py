@@ -10,10 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from oncely.surface.http.endpoint import Endpoint
-from oncely.surface.http.problem import MEDIA_TYPE, PROBLEMS, ProblemBody
+from oncely.surface.http.problem import MEDIA_TYPE, PROBLEMS, Detail, ProblemBody
 from oncely.surface.http.types import BATCH_LIMIT, JOB_ID, NAME, Publish
 
 _REF: Final = "#/components/schemas/{name}"
+_PROBLEM: Final = (ProblemBody.__name__, Detail.__name__)
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _PATH_PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "queue": {"description": "The name of a queue", "schema": {"type": "string", **NAME}},
@@ -57,6 +58,10 @@ class _Schemas:
         self._types = [*dict.fromkeys([*types, Publish, ProblemBody])]
         made, self.components = msgspec.json.schema_components(self._types, ref_template=_REF)
         self._schemas = dict(zip(map(repr, self._types), made, strict=True))
+        for name, schema in self.components.items():
+            # An answer has all its fields. Requests are those that take no others.
+            if schema.get("additionalProperties") is not False and name not in _PROBLEM:
+                schema["required"] = [*schema["properties"]]
         self.components["Batch"]["properties"]["jobs"] = {
             "type": "array",
             "minItems": 1,

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from oncely.model import errors
-from oncely.store.remote.wire import camel
+from oncely.store.remote.mirror import camel
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-from oncely.flow.trace import carrying
 from oncely.model.draft import check_name
-from oncely.model.errors import InvalidInput, KeyConflict
 from oncely.model.job import NewJob
 from oncely.surface.http.endpoint import Answer, Call, Endpoint
-from oncely.surface.http.problem import Detail, Refused
-from oncely.surface.http.publish import _published, _which
+from oncely.surface.http.publishing import publish_together, refuse_key_of_batch
 from oncely.surface.http.types import BATCH_LIMIT, Body, Publish, PublishedBatch, QueueName
 
 
@@ -33,61 +30,15 @@ class BatchOfQueues(Body):
 
 
 async def publish_to_queues(call: Call[BatchOfQueues, None]) -> Answer:
-    if "idempotency-key" in call.headers:
-        raise Refused(
-            "invalid_header",
-            "A batch has no Idempotency-Key of its own: give each of its jobs an idempotencyKey.",
-        )
+    refuse_key_of_batch(call)
     for queue in {each.queue for each in call.body.jobs}:
         call.enter(check_name(queue, "queue"))
-    new = [_new_job(each) for each in call.body.jobs]
-    await _insist_on_keys(call, new)
-    try:
-        with carrying(call.headers.get("traceparent")):
-            receipts = await call.app.aenqueue_many(new)
-    except KeyConflict as error:
-        raise _conflict(new, error) from None
-    except InvalidInput as error:
-        raise _which(new, error) from None
-    results = [
-        await _published(call, each, receipt)
-        for each, receipt in zip(new, receipts.receipts, strict=True)
-    ]
-    return Answer(PublishedBatch(receipts.inserted, receipts.skipped, results))
+    return await publish_together(call, [_new_job(each) for each in call.body.jobs])
 
 
 def _new_job(body: PublishTo) -> NewJob:
     fields = msgspec.structs.asdict(body)
     return NewJob(**{**fields, "kind": body.queue if body.kind is None else body.kind})
-
-
-async def _insist_on_keys(call: Call[Any, None], new: list[NewJob]) -> None:
-    without = [n for n, each in enumerate(new) if each.idempotency_key is None]
-    strict = {
-        queue: await call.service.requires_key(queue)
-        for queue in {str(new[n].queue) for n in without}
-    }
-    missing = [n for n in without if strict[str(new[n].queue)]]
-    if missing:
-        queue = new[missing[0]].queue
-        message = f"the queue {queue!r} takes only jobs with an idempotency key"
-        raise Refused(
-            "idempotency_key_missing",
-            f"{message[0].upper()}{message[1:]}; nothing was stored.",
-            errors=[Detail(message, index=n) for n in missing],
-        )
-
-
-def _conflict(new: list[NewJob], error: KeyConflict) -> Refused:
-    key = (error.queue, error.key)
-    places = [n for n, each in enumerate(new) if (each.queue, each.idempotency_key) == key]
-    place = places[0] if error.job_id else places[-1]
-    return Refused(
-        "idempotency_key_mismatch",
-        str(error),
-        job_id=error.job_id,
-        errors=[Detail(str(error), "$.idempotencyKey", place)],
-    )
 
 
 ENDPOINTS: Final = (

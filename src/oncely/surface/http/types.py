@@ -22,6 +22,7 @@ from oncely.model.draft import (
 from oncely.model.flow import COUNT_LIMIT, RATE_LEAST_SECONDS, RATE_LIMIT_SECONDS
 from oncely.model.keys import KEY_LIMIT
 from oncely.model.transition import State
+from oncely.store.remote.mirror import JobId
 
 BATCH_LIMIT: Final = 1_000
 PAGE_LIMIT: Final = 1_000
@@ -53,7 +54,6 @@ JOB_ID: Final = {"format": "uuid"}
 
 Kind = Annotated[str, described("Names the handler", examples=["order.charge"], **NAME)]
 QueueName = Annotated[str, described("The lane that jobs wait in", examples=["payments"], **NAME)]
-JobId = Annotated[str, described("The id of a job", **JOB_ID)]
 IdempotencyKey = Annotated[
     str,
     described("The identity of this call, per queue", examples=["order:9482:charge"], **KEY),
@@ -124,75 +124,6 @@ class PublishedBatch(Shown):
     inserted: int
     skipped: int
     results: list[Published]
-
-
-class ExecutionShown(Shown):
-    """One delivery that has ended, and how."""
-
-    epoch: int
-    attempt: int
-    outcome: str
-    worker: str | None
-    started_at: datetime | None
-    ended_at: datetime
-    error: Any
-
-
-class ResolutionShown(Shown):
-    """Somebody's word on an effect."""
-
-    at: datetime
-    happened: bool
-    by: str
-    note: str | None
-    forgotten: bool
-
-
-class EffectShown(Shown):
-    """An effect, as the ledger has it."""
-
-    name: str
-    verb: str
-    state: Literal["begun", "in_doubt", "done"]
-    source: str | None
-    epoch: int
-    begun_at: datetime
-    ended_at: datetime | None
-    arguments: str | None
-    result: Any
-    resolutions: list[ResolutionShown]
-
-
-class JobShown(Shown):
-    """A job as it stands now."""
-
-    id: JobId
-    kind: str
-    queue: str
-    state: State
-    payload: Any
-    result: Any
-    error: Any
-    priority: int
-    attempt: int
-    max_attempts: int | None
-    timeout: float | None
-    idempotency_key: str | None
-    unique_key: str | None
-    group_key: str | None
-    tags: list[str]
-    created_at: datetime
-    due_at: datetime
-    ended_at: datetime | None
-    executions: list[ExecutionShown]
-    effects: list[EffectShown]
-
-
-class Page(Shown):
-    """`nextCursor` goes into `cursor` of the next request; null at the end."""
-
-    jobs: list[JobShown]
-    next_cursor: str | None
 
 
 Cursor = Annotated[str, described("`nextCursor` of the page before", **JOB_ID)]

@@ -37,6 +37,7 @@ from oncely.store.deliver import Settlement, settlement
 from oncely.store.executions import Execution, Handed, Verb, Wanted
 from oncely.store.look import moment
 from oncely.store.plan import Plan
+from oncely.store.remote.mirror import JobId
 from oncely.store.remote.wire import (
     CLAIM_LIMIT,
     DELAY_LIMIT_SECONDS,
@@ -47,7 +48,7 @@ from oncely.store.remote.wire import (
     WorkerId,
 )
 from oncely.surface.http.endpoint import Answer, Call, Endpoint
-from oncely.surface.http.types import Body, JobId, Shown
+from oncely.surface.http.types import Body, Shown
 from oncely.worker.gear import DEFAULT_RETRY, MAX_RESULT_BYTES
 from oncely.worker.sleep import FIRST_POLL_SECONDS, Sleep
 
@@ -192,9 +193,9 @@ async def _end(
             verdict = msgspec.structs.replace(verdict, delay_seconds=retry_after)
         return settlement(job, verdict)
 
-    await ask(call, lambda _: executions.end(one, verb, made))
+    settled = await ask(call, lambda _: executions.end(one, verb, made))
     job = await call.app.aget(one.job_id)
-    if job is not None:
+    if settled and job is not None:
         call.service.witness.ended(job, one.fence)
     return Answer(Settled(one.job_id, "completed" if job is None else job.state))
 

@@ -19,7 +19,7 @@ from oncely.store.remote.wire import (
     EffectAsked,
     EffectBegin,
     EffectDone,
-    EffectTold,
+    EffectFound,
     EntryTold,
 )
 from oncely.surface.http.endpoint import Answer, Call, Endpoint
@@ -67,12 +67,12 @@ async def _effect(call: Call[Any, None]) -> Effect:
     )
 
 
-def _told(entry: Entry | None) -> EffectTold:
+def _told(entry: Entry | None) -> EffectFound:
     if entry is None:
-        return EffectTold(None)
+        return EffectFound(None)
     fields = msgspec.structs.asdict(entry)
     fields["result"] = None if entry.result is None else msgspec.Raw(entry.result.encode())
-    return EffectTold(EntryTold(**fields))
+    return EffectFound(EntryTold(**fields))
 
 
 def _verb(name: str, act: Callable[..., Any], body: type, summary: str) -> Endpoint:
@@ -82,7 +82,7 @@ def _verb(name: str, act: Callable[..., Any], body: type, summary: str) -> Endpo
         "work",
         act,
         summary,
-        answer=EffectTold,
+        answer=EffectFound,
         body=body,
         statuses={200: "What the ledger has"},
         problems=("lease_lost",),

@@ -15,6 +15,7 @@ from oncely.store.claim import Claimed
 from oncely.store.deliver import Settlement
 from oncely.store.lanes import Outlook, survey
 from oncely.store.plan import Plan
+from oncely.store.remote.mirror import mirror
 from oncely.store.remote.wire import (
     EndSent,
     Exchange,
@@ -27,7 +28,6 @@ from oncely.store.remote.wire import (
     Renewed,
     Wait,
     Waited,
-    mirror,
 )
 from oncely.surface.http.endpoint import Answer, Call, Endpoint
 from oncely.surface.http.work import ask, named, wait_for

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from threading import Thread
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -65,27 +65,33 @@ def handle(ctx: Context, order: int, payments: Payments, gate: Gate) -> str:
 
 def main() -> None:
     assignment = msgspec.json.decode(sys.stdin.buffer.readline(), type=Assignment)
-    place, payments, gate = assignment.place, Payments(assignment.port), Gate()
+    payments, gate = Payments(assignment.port), Gate()
+
+    def charge(ctx: Context, order: int) -> str:
+        return handle(ctx, order, payments, gate)
+
+    work(assignment.place, gate, charge, lease_seconds=LEASE_SECONDS)
+
+
+def work(place: Place, gate: Gate, charge: Callable[[Context, int], str], **options: Any) -> None:
+    """Until it is dismissed, or killed at the gate."""
     with Oncely(place.url, schema=place.schema) as app:
 
         @app.job(KIND, retry=Retry(base=0))
-        def charge(ctx: Context, order: Order) -> str:
+        def charge_once(ctx: Context, order: Order) -> str:
             try:
-                return handle(ctx, order.order_id, payments, gate)
+                return charge(ctx, order.order_id)
             finally:
                 gate.leave(ctx.execution_id)
 
         worker = app.worker(
-            queues=[place.queue],
-            concurrency=CONCURRENCY,
-            lease_seconds=LEASE_SECONDS,
-            poll_seconds=0.1,
+            queues=[place.queue], concurrency=CONCURRENCY, poll_seconds=0.1, **options
         )
-        Thread(target=work_until_dismissed, args=(gate, worker), daemon=True).start()
+        Thread(target=_work_until_dismissed, args=(gate, worker), daemon=True).start()
         worker.run()
 
 
-def work_until_dismissed(gate: Gate, worker: Worker) -> None:
+def _work_until_dismissed(gate: Gate, worker: Worker) -> None:
     gate.keep()
     worker.stop()
 

@@ -4,19 +4,16 @@ paid in the store's own database, in the transaction that completes the job."""
 from __future__ import annotations
 
 import sys
-from threading import Thread
 from typing import Final
 
 import msgspec
 
 from oncely.flow.context import Context
 from oncely.model.errors import OncelyError
-from oncely.model.retry import Retry
-from oncely.surface.app import Oncely
 from oncely.surface.cli.demo.gate import Gate
 from oncely.surface.cli.demo.payments import Payments
-from oncely.surface.cli.demo.place import KIND, Place
-from oncely.surface.cli.demo.worker import CONCURRENCY, Order, handle, work_until_dismissed
+from oncely.surface.cli.demo.place import Place
+from oncely.surface.cli.demo.worker import handle, work
 
 _EVERY: Final = 6
 
@@ -50,26 +47,13 @@ def _pay(ctx: Context, order: int, place: Place, gate: Gate) -> str:
 def main() -> None:
     assignment = msgspec.json.decode(sys.stdin.buffer.readline(), type=Assignment)
     place, payments, gate = assignment.place, Payments(assignment.port), Gate()
-    with Oncely(place.url, schema=place.schema) as app:
 
-        @app.job(KIND, retry=Retry(base=0))
-        def charge(ctx: Context, order: Order) -> str:
-            try:
-                if is_in_store(order.order_id):
-                    return _pay(ctx, order.order_id, place, gate)
-                return handle(ctx, order.order_id, payments, gate)
-            finally:
-                gate.leave(ctx.execution_id)
+    def charge(ctx: Context, order: int) -> str:
+        if is_in_store(order):
+            return _pay(ctx, order, place, gate)
+        return handle(ctx, order, payments, gate)
 
-        worker = app.worker(
-            queues=[place.queue],
-            concurrency=CONCURRENCY,
-            lease_seconds=assignment.lease_seconds,
-            poll_seconds=0.1,
-            grace_seconds=5,
-        )
-        Thread(target=work_until_dismissed, args=(gate, worker), daemon=True).start()
-        worker.run()
+    work(place, gate, charge, lease_seconds=assignment.lease_seconds, grace_seconds=5)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Final
 
 from oncely.model.errors import JobNotFound, OncelyError
 from oncely.model.job import Job
-from oncely.model.story import details
+from oncely.model.words import details
 from oncely.store.dead import will_do
 from oncely.store.steer import CANCELLABLE
 from oncely.surface.acting import acting

@@ -17,7 +17,7 @@ from oncely.store.listing import BriefLeaf, Wanted
 from oncely.surface.base import is_job_id
 from oncely.surface.choosing import chosen
 from oncely.surface.dashboard.ask import Ask, Go, Page, View
-from oncely.surface.http.publish import made_at
+from oncely.surface.http.publishing import made_at
 
 _LIMIT: Final = 50
 _PREFIX: Final = re.compile(r"[0-9a-f]{6,8}(-[0-9a-f-]*)?")
