@@ -41,7 +41,7 @@ def test_every_cell_of_the_guide_is_found(exhibit: Exhibit) -> None:
     ), str(report)
     sound = not set(recipe.truth) & {"lost", "doubled", "unrecorded"}
     assert report.ok is sound
-    assert report.not_reached == 0
+    assert report.not_reached == 0, report.boundaries
     if sound:
         assert "No violation in" in str(report)
     else:
