@@ -17,6 +17,8 @@ DEV     := $(VENV)/.oncely-dev
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONNOUSERSITE := 1
+# Some images set it: then every process of a test run compiles everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --quiet --no-input
 
 .DEFAULT_GOAL := help

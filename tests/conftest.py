@@ -7,7 +7,13 @@ import pytest
 
 from oncely import Oncely
 from tests.cluster import Cluster
+from tests.scratch import use_memory
 from tests.spares import Spares
+
+use_memory()
+
+MIGRATING = {"app", "at", "migrated"}
+"""Fixtures that migrate a store in any case: theirs has the tables in it from the beginning."""
 
 
 @pytest.fixture(scope="session")
@@ -24,9 +30,9 @@ def spares(cluster: Cluster) -> Spares:
 
 @pytest.fixture
 def postgres_url(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The address of a database of this test's own: empty, or for `app`, which migrates it in any
-    case, with the tables in it."""
-    if "app" in request.fixturenames:
+    """The address of a database of this test's own: empty, or where it is migrated in any case,
+    with the tables in it."""
+    if MIGRATING & set(request.fixturenames):
         spares: Spares = request.getfixturevalue("spares")
         name = spares.take()
         yield cluster.url(name)
@@ -46,9 +52,9 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """The same on SQLite: no file yet, or for `app` one with the tables in it."""
+    """The same on SQLite: no file yet, or one with the tables in it."""
     path = tmp_path / "jobs.db"
-    if "app" in request.fixturenames:
+    if MIGRATING & set(request.fixturenames):
         template: Path = request.getfixturevalue("sqlite_template")
         shutil.copyfile(template, path)
     return f"sqlite:///{path}"
@@ -59,6 +65,11 @@ def url(request: pytest.FixtureRequest) -> str:
     """An empty store on each engine in turn: what runs with this runs on both."""
     address: str = request.getfixturevalue(f"{request.param}_url")
     return address
+
+
+@pytest.fixture
+def migrated() -> None:
+    """For tests that make the store's app themselves, and migrate it first."""
 
 
 @pytest.fixture

@@ -18,9 +18,22 @@ T = TypeVar("T")
 GATE_SECONDS = 30.0
 RUN_SECONDS = 100.0
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(
-    ["pytest", "psycopg", "oncely", "tests.crash.publishers", "tests.crash.effect_scenes"]
+CONTEXT = multiprocessing.get_context("forkserver")
+# There is one such server process for all of a run, so what anybody needs of it is here.
+CONTEXT.set_forkserver_preload(
+    [
+        "pytest",
+        "psycopg",
+        "uvloop",
+        "oncely",
+        "oncely.store.postgres.engine",
+        "oncely.store.sqlite.engine",
+        "tests.crash.publishers",
+        "tests.crash.effect_scenes",
+        "tests.crash.ledger_calls",
+        "tests.crash.workers",
+        "tests.engine.racers",
+    ]
 )
 
 Gate = Callable[[], None]
@@ -28,7 +41,7 @@ Gate = Callable[[], None]
 
 def start(function: Callable[..., None], *args: Any) -> ForkServerProcess:
     """A process that runs a function of a module, and ends when the tests do."""
-    process = _context.Process(target=function, args=args, daemon=True)
+    process = CONTEXT.Process(target=function, args=args, daemon=True)
     process.start()
     return process
 
@@ -52,11 +65,11 @@ class Fleet:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._barrier = _context.Barrier(size)
+        self._barrier = CONTEXT.Barrier(size)
         self._ends: list[Connection[Any, Any]] = []
         self._processes: list[ForkServerProcess] = []
         for _ in range(size):
-            ours, theirs = _context.Pipe()
+            ours, theirs = CONTEXT.Pipe()
             self._ends.append(ours)
             self._processes.append(start(_serve, theirs, self._barrier))
             theirs.close()

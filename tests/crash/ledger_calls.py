@@ -3,7 +3,6 @@
 The world is a file that grows by a line with each effect, or a table in the ledger's own database.
 """
 
-import multiprocessing
 import os
 import sqlite3
 from collections.abc import Callable
@@ -14,13 +13,12 @@ from typing import Any, Final
 import psycopg
 
 from oncely import Ledger
+from tests.crash.fleet import CONTEXT
 
 KEY: Final = "order:1"
 SHORT_LEASE_SECONDS: Final = 0.2
 """Of a process that will be ended: the next one does not have to wait for long."""
 CRASHED: Final = 9
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["tests.crash.ledger_calls"])
 
 
 class Points:
@@ -113,7 +111,7 @@ def _crashing(url: str, verb: str, world: Path, last: int) -> None:
 
 def crash(url: str, verb: str, world: Path, last: int) -> bool:
     """Whether the process was ended at that boundary; False: it has no such one."""
-    process = _processes.Process(target=_crashing, args=(url, verb, world, last))
+    process = CONTEXT.Process(target=_crashing, args=(url, verb, world, last))
     process.start()
     process.join(60)
     assert process.exitcode in (0, 1, CRASHED), process.exitcode
@@ -127,9 +125,9 @@ def _racing(url: str, verb: str, world: Path, barrier: Barrier, results: Any) ->
 
 def race(url: str, verb: str, world: Path, count: int) -> list[Any]:
     """So many processes with one key, at once; what each of them was told."""
-    barrier, results = _processes.Barrier(count), _processes.Queue()
+    barrier, results = CONTEXT.Barrier(count), CONTEXT.Queue()
     racers = [
-        _processes.Process(target=_racing, args=(url, verb, world, barrier, results))
+        CONTEXT.Process(target=_racing, args=(url, verb, world, barrier, results))
         for _ in range(count)
     ]
     for racer in racers:

@@ -48,7 +48,7 @@ def run_worker(url: str, concurrency: int) -> None:
 
 
 @pytest.fixture
-def migrated_url(postgres_url: str) -> str:
+def migrated_url(migrated: None, postgres_url: str) -> str:
     with Oncely(postgres_url) as app:
         app.migrate()
     return postgres_url

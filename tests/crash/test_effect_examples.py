@@ -3,12 +3,14 @@ boundary."""
 
 import errno
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from oncely import Job
 from oncely.store.deliver import reclaim
 from tests.crash.effect_scenes import ENDED
 from tests.crash.example_scenes import EXAMPLES, NAMES, deliver, load, make_app
@@ -17,12 +19,15 @@ from tests.crash.load import TORTURE
 from tests.engine.steps import Backdoor, engine_of, let_days_pass
 
 PATIENCE_SECONDS = 60
-pytestmark = pytest.mark.timeout(300)
 OURS = {
     "sqlite": "select substr(name, 8) from sqlite_master where type = 'table' "
     "and name like 'oncely%'",
     "postgres": "select tablename from pg_tables where schemaname = 'oncely'",
 }
+CONNECTED = (
+    "select pid from pg_stat_activity "
+    "where datname = current_database() and starts_with(application_name, 'oncely')"
+)
 
 
 class Stage:
@@ -58,9 +63,15 @@ class Stage:
     def deliver(self, end_at: int | None) -> list[str] | None:
         """By a process of its own; the boundaries it passed, or None if it ended at one."""
         told = self.folder / "told"
+        before = self._connected()
         process = start(deliver, self.name, self.app.url, self.folder, end_at, told)
         process.join(PATIENCE_SECONDS)
         assert process.exitcode in (0, ENDED)
+        # What it had locked is locked until the server has noticed as well.
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._connected() - before:
+            assert time.monotonic() < deadline, "the server does not notice that it is gone"
+            time.sleep(0.005)
         past = "0" if engine_of(self.app) == "sqlite" else "clock_timestamp()"
         self._door.sql(f"update oncely.lease set expires_at = {past}")
         self.app._engine.run(lambda _: reclaim(100), "transaction")
@@ -68,6 +79,11 @@ class Stage:
             return None
         names: list[str] = json.loads(told.read_text())
         return names
+
+    def _connected(self) -> set[int]:
+        if engine_of(self.app) == "sqlite":
+            return set()
+        return {pid for (pid,) in self._door.sql(CONNECTED)}
 
     def resolve(self) -> int:
         held = self.app.jobs(state="in_doubt")
@@ -88,9 +104,8 @@ class Stage:
             done += [(table, str(row).replace(self.job_id, "the job")) for row in rows]
         return done
 
-    def ended(self) -> bool:
-        jobs = self.app.jobs(limit=100)
-        return all(job.state == "completed" for job in jobs)
+    def open_jobs(self) -> list[Job]:
+        return [job for job in self.app.jobs(limit=100) if job.state != "completed"]
 
     def close(self) -> None:
         self._door.close()
@@ -98,7 +113,9 @@ class Stage:
 
 
 @pytest.fixture(params=NAMES)
-def stage(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> Iterator[Stage]:
+def stage(
+    request: pytest.FixtureRequest, migrated: None, url: str, tmp_path: Path
+) -> Iterator[Stage]:
     stage = Stage(request.param, url, tmp_path)
     yield stage
     stage.close()
@@ -109,7 +126,7 @@ def test_an_example_ended_at_every_boundary_leaves_the_same_world(stage: Stage) 
     names = stage.deliver(None)
     assert names
     wanted = stage.world()
-    assert stage.ended()
+    assert stage.open_jobs() == []
     assert wanted
     held = 0
     # The boundaries are those of the verbs, which test_effect_crashes.py ends at on both engines.
@@ -122,7 +139,7 @@ def test_an_example_ended_at_every_boundary_leaves_the_same_world(stage: Stage) 
         held += (stuck := stage.resolve())
         if stuck:
             assert stage.app.drain()
-        assert stage.ended(), f"ended at {end_at}, {name}"
+        assert stage.open_jobs() == [], f"ended at {end_at}, {name}"
         assert stage.world() == wanted, f"ended at {end_at}, {name}"
     assert (held > 0) == (stage.name == "notification"), "only that one needs a person"
     print(f"N={len(names)} boundaries of {stage.name} on {engine_of(stage.app)}")
@@ -155,7 +172,7 @@ def test_an_example_whose_other_side_fails_once_leaves_the_same_world(
     assert held == (answer_is_lost and stage.name == "notification")
     let_days_pass(stage.app, 0.5)
     stage.app.drain()
-    assert stage.ended()
+    assert stage.open_jobs() == []
     assert stage.world() == wanted
 
 

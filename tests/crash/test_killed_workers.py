@@ -4,6 +4,8 @@ import os
 import random
 import signal
 import time
+from itertools import count
+from multiprocessing.context import ForkServerProcess
 
 from oncely import NewJob, Oncely
 from tests.crash.checker import check
@@ -18,6 +20,7 @@ from tests.crash.ends import (
 from tests.crash.fleet import start
 from tests.crash.load import times
 from tests.crash.workers import make_app, run_worker
+from tests.engine.steps import sql
 
 LEASE_SECONDS = 0.6
 WORKERS = 4
@@ -35,12 +38,28 @@ def fill(app: Oncely, count: int) -> None:
     )
 
 
-def top_up(app: Oncely, number: int) -> int:
+_tops = count()
+
+
+def top_up(app: Oncely) -> int:
     """There must be something to hit; how many jobs were added."""
     if app.jobs(state="pending", limit=1):
         return 0
+    number = next(_tops)
     jobs = [NewJob("work", 0.02, idempotency_key=f"more:{number}:{n}") for n in range(200)]
     return app.enqueue_many(jobs).inserted
+
+
+def wait_until_busy(app: Oncely, worker: ForkServerProcess) -> int:
+    """However slowly it starts, it has jobs in hand; how many had to be added for that."""
+    added = 0
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    held = "select 1 from oncely.lease where worker like :one limit 1"
+    while not sql(app, held, one=f"%:{worker.pid}:%"):
+        assert time.monotonic() < deadline, "the worker takes no job"
+        added += top_up(app)
+        time.sleep(0.002)
+    return added
 
 
 def finish(app: Oncely, url: str) -> None:
@@ -56,38 +75,40 @@ def finish(app: Oncely, url: str) -> None:
 
 
 def test_workers_killed_many_times_under_load_lose_and_double_nothing(url: str) -> None:
-    kills, count = times(60), times(1_500)
+    kills, jobs = times(60), times(1_500)
     with make_app(url) as app:
         app.migrate()
-        fill(app, count)
+        fill(app, jobs)
         workers = [start(run_worker, url, LEASE_SECONDS) for _ in range(WORKERS)]
         try:
             for number in range(kills):
                 time.sleep(random.uniform(0.02, 0.08))
                 place = random.randrange(WORKERS)
+                if number % 10 == 0:
+                    jobs += wait_until_busy(app, workers[place])
                 workers[place].kill()
                 workers[place].join()
                 workers[place] = start(run_worker, url, LEASE_SECONDS)
                 if number % 20 == 19:
-                    count += top_up(app, number)
+                    jobs += top_up(app)
                     check(url, sweep_seconds=SWEEP_SECONDS)
         finally:
             end(workers)
         finish(app, url)
-        census = check_ends(url, count)
+        census = check_ends(url, jobs)
         crashed = sum(execution.outcome == "crashed" for execution in census.executions)
         assert crashed, f"{kills} kills hit nothing: the test showed nothing"
-        print(f"N={kills} kills, {count} jobs, {crashed} executions recovered")
+        print(f"N={kills} kills, {jobs} jobs, {crashed} executions recovered")
 
 
 def test_workers_stalled_past_their_lease_settle_nothing_late(url: str) -> None:
-    stalls, count = times(12), times(800)
+    stalls, jobs = times(12), times(800)
     with make_app(url) as app:
         app.migrate()
-        fill(app, count)
+        fill(app, jobs)
         workers = [start(run_worker, url, LEASE_SECONDS) for _ in range(WORKERS)]
         try:
-            for number in range(stalls // 2):
+            for _ in range(stalls // 2):
                 asleep = random.sample(workers, 2)
                 for worker in asleep:
                     os.kill(worker.pid or 0, signal.SIGSTOP)
@@ -95,13 +116,13 @@ def test_workers_stalled_past_their_lease_settle_nothing_late(url: str) -> None:
                 for worker in asleep:
                     os.kill(worker.pid or 0, signal.SIGCONT)
                 # Not before: one that is stopped in the middle of a write keeps SQLite's lock.
-                count += top_up(app, number)
+                jobs += top_up(app)
                 time.sleep(random.uniform(0, 0.1))
         finally:
             end(workers)
         finish(app, url)
-        check_ends(url, count)
-        print(f"N={stalls} stalls, {count} jobs")
+        check_ends(url, jobs)
+        print(f"N={stalls} stalls, {jobs} jobs")
 
 
 def test_a_worker_told_to_stop_hands_back_what_it_has_not_ended(url: str) -> None:

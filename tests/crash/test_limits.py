@@ -5,8 +5,6 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
-
 from oncely import Context, NewJob, Oncely
 from tests.crash.checker import check
 from tests.crash.fleet import start
@@ -60,7 +58,6 @@ def overlaps(notes: Path) -> dict[str, int]:
     return most
 
 
-@pytest.mark.timeout(200)
 def test_concurrency_limits_are_never_exceeded_by_one(url: str, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.touch()

@@ -21,7 +21,7 @@ lost = pytest.mark.parametrize("when", ["before", "after", "late"])
 
 
 @pytest.fixture
-def direct(postgres_url: str) -> Iterator[Oncely]:
+def direct(migrated: None, postgres_url: str) -> Iterator[Oncely]:
     with Oncely(postgres_url) as app:
         app.migrate()
         yield app

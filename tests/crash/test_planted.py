@@ -21,7 +21,6 @@ from tests.planted import (
 NAMES = ("settle by job id, on postgres",)
 QUICK = [bug for bug in BUGS if bug.name in NAMES]
 HARMLESS = Edit("store/deliver.py", '"""Plans of delivery', '"""The plans of delivery')
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.parametrize("bug", QUICK, ids=lambda bug: bug.name)

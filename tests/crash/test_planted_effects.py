@@ -9,7 +9,6 @@ from tests.planted_effects import EFFECT_BUGS
 
 NAMES = ("the outcome is recorded before the effect",)
 QUICK = [bug for bug in EFFECT_BUGS if bug.name in NAMES]
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.skipif(TORTURE == 1, reason="make torture has the time for it")

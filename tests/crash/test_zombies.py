@@ -26,6 +26,7 @@ from tests.crash.proxy import Proxy
 from tests.crash.zombies import make_app, work
 from tests.engine.steps import claim_one, found, sql
 
+pytestmark = pytest.mark.usefixtures("migrated")
 PATIENCE_SECONDS = 60
 LEASE_SECONDS = 0.6
 KINDS = ("fence_def", "fence_async", "fence_thread")

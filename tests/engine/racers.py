@@ -1,7 +1,6 @@
 """Processes that do something at the same moment. What they run is imported by name, so it is in
 this module, which imports little."""
 
-import multiprocessing
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -9,19 +8,19 @@ from multiprocessing.synchronize import Barrier
 from typing import Any, TypeVar
 
 from oncely import NewJob, Oncely
+from tests.crash.fleet import CONTEXT
 
 T = TypeVar("T")
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 def race(runner: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -> list[T]:
     """What each process answers. All are let go at once, when the last one is ready."""
-    barrier = _SPAWN.Barrier(len(arguments))
+    barrier = CONTEXT.Barrier(len(arguments))
     processes = []
     answers = []
     for given in arguments:
-        answer, question = _SPAWN.Pipe(duplex=False)
-        process = _SPAWN.Process(target=_run, args=(question, barrier, runner, given))
+        answer, question = CONTEXT.Pipe(duplex=False)
+        process = CONTEXT.Process(target=_run, args=(question, barrier, runner, given))
         process.start()
         question.close()
         processes.append(process)

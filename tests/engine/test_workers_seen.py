@@ -7,15 +7,13 @@ import socket
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from multiprocessing import get_context
 
 from oncely import Oncely, Worker
 from oncely.model.worker import About
 from oncely.store import workers
+from tests.crash.fleet import CONTEXT
 from tests.crash.workers import run_worker
 from tests.engine.steps import engine_of, sql
-
-SPAWN = get_context("spawn")
 
 
 def until(app: Oncely, right: Callable[[list[Worker]], bool]) -> list[Worker]:
@@ -37,7 +35,7 @@ def forget(app: Oncely) -> None:
 
 def test_a_worker_is_there_until_it_stops_or_dies(app: Oncely, url: str) -> None:
     assert app.workers() == []
-    processes = [SPAWN.Process(target=run_worker, args=(url, 60.0)) for _ in range(2)]
+    processes = [CONTEXT.Process(target=run_worker, args=(url, 60.0)) for _ in range(2)]
     for process in processes:
         process.start()
     try:

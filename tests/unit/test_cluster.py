@@ -18,7 +18,7 @@ def test_answers(postgres_url: str) -> None:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_syncs_to_disk(postgres_url: str) -> None:
+def test_syncs_its_files(postgres_url: str) -> None:
     assert show(postgres_url, "fsync") == "on"
 
 

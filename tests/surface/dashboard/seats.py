@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, ViewportSize
 
 from oncely import Oncely
 from oncely.surface.dashboard.pages import PAGES
@@ -15,6 +15,7 @@ from tests.surface.dashboard.shop import HACKED, PASSWORD, Shop, fill
 from tests.surface.http.server import in_thread
 
 PATIENCE_MS = 20_000
+DESKTOP: ViewportSize = {"width": 1280, "height": 900}
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,16 @@ class Seat:
         assert all("status of 4" in each for each in self.wrong), self.wrong
         self.wrong.clear()
 
+    def nothing_is_wrong(self) -> None:
+        """No error in the console, no probe that came alive."""
+        if self.page.url != "about:blank":
+            assert not self.page.evaluate(HACKED), "a probe came alive"
+        assert self.wrong == [], self.wrong
+
 
 @contextmanager
 def seat(place: Place, browser: Browser, **options: Any) -> Iterator[Seat]:
-    """With nothing wrong at the end: no error in the console, no probe that came alive."""
+    """With nothing wrong at the end."""
     context = browser.new_context(**options)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
@@ -116,11 +123,10 @@ def seat(place: Place, browser: Browser, **options: Any) -> Iterator[Seat]:
         dialog.accept()
 
     page.on("dialog", asked)
+    one = Seat(place, context, page, wrong)
     try:
-        yield Seat(place, context, page, wrong)
-        if page.url != "about:blank":
-            assert not page.evaluate(HACKED), "a probe came alive"
-        assert wrong == [], wrong
+        yield one
+        one.nothing_is_wrong()
     finally:
         context.close()
 
@@ -131,13 +137,19 @@ class Visit:
 
     place: Place
     browser: Browser
-    signed_in: Any
+    operator: Seat
 
-    def seat(self, **options: Any) -> Any:
-        return seat(self.place, self.browser, storage_state=self.signed_in, **options)
+    @contextmanager
+    def seat(self) -> Iterator[Seat]:
+        """The operator's: to open a new one takes the browser longer than most parts do."""
+        self.operator.wrong.clear()
+        self.operator.page.set_viewport_size(DESKTOP)
+        yield self.operator
+        self.operator.nothing_is_wrong()
 
 
-def sign_in(place: Place, browser: Browser) -> Visit:
+@contextmanager
+def signed_in(place: Place, browser: Browser) -> Iterator[Visit]:
     """As a person would, with a slip."""
     with seat(place, browser) as one:
         one.go("/queues")
@@ -148,4 +160,4 @@ def sign_in(place: Place, browser: Browser) -> Visit:
         one.fill(password=PASSWORD)
         one.press("Sign in")
         assert one.page.url == f"{place.url}/queues"
-        return Visit(place, browser, one.context.storage_state())
+        yield Visit(place, browser, one)

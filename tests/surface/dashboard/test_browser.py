@@ -15,7 +15,7 @@ from oncely.store import requests
 from tests.crash.load import TORTURE
 from tests.engine.steps import sql
 from tests.surface.dashboard import chromium
-from tests.surface.dashboard.seats import Visit, seat, serving, sign_in
+from tests.surface.dashboard.seats import DESKTOP, Visit, seat, serving, signed_in
 from tests.surface.dashboard.shop import HACKED, PASSWORD, PROBE
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
@@ -36,8 +36,11 @@ def part(check: Callable[[Visit], None]) -> Callable[[Visit], None]:
 @pytest.mark.timeout(600)
 def test_in_a_browser(url: str, subtests: pytest.Subtests) -> None:
     # The browser comes last: while it is there, its event loop is that of this thread.
-    with serving(url) as place, chromium.running() as browser:
-        visit = sign_in(place, browser)
+    with (
+        serving(url) as place,
+        chromium.running() as browser,
+        signed_in(place, browser) as visit,
+    ):
         for check in PARTS:
             if check in SAME_ON_BOTH and url.startswith("postgres"):
                 continue
@@ -56,7 +59,7 @@ def every_page_can_be_read_by_everyone(visit: Visit) -> None:
     links: set[str] = set()
     with visit.seat() as one:
         for number, path in enumerate(visit.place.pages()):
-            one.page.set_viewport_size({"width": 1280, "height": 900})
+            one.page.set_viewport_size(DESKTOP)
             assert one.go(path) == 200, path
             assert one.page.locator("h1").count() == 1, path
             one.page.evaluate(AXE_SCRIPT)
@@ -80,7 +83,8 @@ def every_page_can_be_read_by_everyone(visit: Visit) -> None:
 
 
 def _pages_can_be_read_without_javascript(visit: Visit) -> None:
-    context = visit.browser.new_context(storage_state=visit.signed_in, java_script_enabled=False)
+    state = visit.operator.context.storage_state()
+    context = visit.browser.new_context(storage_state=state, java_script_enabled=False)
     with context:
         page = context.new_page()
         for path in visit.place.pages():
