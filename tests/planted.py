@@ -262,8 +262,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "store/swap.py",
-                "results = [completed.result for completed in lease]",
-                "results = [completed.result for completed in reversed(lease)]",
+                "results = list(map(_result, lease))",
+                "results = list(map(_result, reversed(lease)))",
             ),
         ),
         (f"{SWAP}test_every_result_and_attempt_is_kept_with_its_job",),
