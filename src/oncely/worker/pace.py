@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-AHEAD_LIMIT: Final = 1_000
+AHEAD_LIMIT: Final = 2_000
 HAND_SECONDS: Final = 1.0
 """What was fetched ahead and not begun by then is handed back: others may have room for it."""
 LINGER_SECONDS: Final = 0.05
