@@ -6,23 +6,19 @@ commit go in one message.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from secrets import token_hex
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import Any, Final, NoReturn
 
 import psycopg
 from psycopg import generators, pq
 from psycopg.abc import PQGen
 from psycopg.errors import error_from_result
-from psycopg.waiting import Ready, Wait
 
 from oncely.model.errors import InvalidInput
 from oncely.store.sql import Prepared
 
-RV = TypeVar("RV")
-_LOOK_SECONDS: Final = 1.0
 _POINT: Final = b"savepoint oncely_last"
 _BACK: Final = b"rollback to savepoint oncely_last"
 _FORGET: Final = b"deallocate all"
@@ -82,69 +78,6 @@ class JobConnection(psycopg.Connection[Any], _Ends):
 
 
 class AsyncJobConnection(psycopg.AsyncConnection[Any], _Ends):
-    _watched: tuple[asyncio.AbstractEventLoop, int] | None = None
-    """The loop that watches the socket, and the number of the socket."""
-    _readable: asyncio.Future[None] | None = None
-    _was_readable = False
-
-    async def wait(self, gen: PQGen[RV], *args: Any, **options: Any) -> RV:
-        """The loop watches the socket until the transaction is over: to tell it to and not to, for
-        each statement, costs as much as to send one. What is not usual is left to psycopg."""
-        if args or options:
-            return await self._wait_as_ever(gen, *args, **options)
-        try:
-            state = next(gen)
-            while state == Wait.R:
-                await self._until_readable()
-                state = gen.send(Ready.R)
-        except StopIteration as end:
-            value: RV = end.value
-            return value
-        except asyncio.CancelledError as error:
-            return await self._wait_as_ever(_under_way(gen, state, error))
-        except BaseException:
-            self.unwatch()  # at once: the socket may be closed, and its number another's soon
-            raise
-        return await self._wait_as_ever(_under_way(gen, state))  # to send more than fits
-
-    async def _wait_as_ever(self, gen: PQGen[RV], *args: Any, **options: Any) -> RV:
-        self.unwatch()
-        return await super().wait(gen, *args, **options)
-
-    async def _until_readable(self) -> None:
-        if self._was_readable:
-            self._was_readable = False
-            return
-        loop = asyncio.get_running_loop()
-        if self._watched is None:
-            self._watched = loop, self.pgconn.socket
-            loop.add_reader(self.pgconn.socket, self._tell_readable)
-        self._readable = loop.create_future()
-        # It is looked at anyway: a loop may miss what comes of a socket whose other end is gone.
-        look = loop.call_later(_LOOK_SECONDS, self._tell_readable)
-        try:
-            await self._readable
-        finally:
-            look.cancel()
-            self._readable = None
-
-    def _tell_readable(self) -> None:
-        if self._readable is None:
-            # Nobody reads it now, so the loop would tell us again and again.
-            self.unwatch()
-            self._was_readable = True
-        elif not self._readable.done():
-            self._readable.set_result(None)
-
-    def unwatch(self) -> None:
-        if self._watched is not None:
-            (loop, socket), self._watched = self._watched, None
-            loop.remove_reader(socket)
-
-    async def close(self) -> None:
-        self.unwatch()
-        await super().close()
-
     async def meet(self) -> None:
         async with self.lock:
             _meet(self, await self.wait(self._exec_command(_WHO)))
@@ -176,26 +109,6 @@ class AsyncJobConnection(psycopg.AsyncConnection[Any], _Ends):
             return False
         async with self.lock:
             return await self.wait(end_together(self, last, params))
-
-
-class _UnderWay:
-    """The rest of a statement that was begun. Given an error, psycopg takes it for interrupted: it
-    has the server cancel it, and reads to its end."""
-
-    def __init__(self, gen: PQGen[Any], state: Wait, error: BaseException | None) -> None:
-        self._state = state
-        self._error = error
-        self.send = gen.send
-
-    def __next__(self) -> Wait:
-        if self._error is None:
-            return self._state
-        error, self._error = self._error, None
-        raise error
-
-
-def _under_way(gen: PQGen[RV], state: Wait, error: BaseException | None = None) -> PQGen[RV]:
-    return cast("PQGen[RV]", _UnderWay(gen, state, error))
 
 
 def _refuse(what: str) -> NoReturn:

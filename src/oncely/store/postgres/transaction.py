@@ -81,7 +81,6 @@ class PostgresTransactions:
                         await connection.give_up()
                     raise
         finally:
-            connection.unwatch()
             if self._closed or connection.broken or not self._keep(idle, connection):
                 await connection.close()
 
