@@ -1,4 +1,4 @@
-"""Two exchanges of one worker under way at once: quick handlers do not wait for the store."""
+"""Two exchanges of one worker under way at once, and where in the line they claim."""
 
 import threading
 import time
@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from oncely import Context, NewJob, Oncely
 from oncely.model.errors import StoreError
+from oncely.store.claim import Claimed, claim_statement, claimed_rows
 from oncely.store.engine import Access
+from oncely.store.plan import Plan
 from tests.engine.steps import engine_of, sql
 
 JOBS = 4_000
@@ -118,3 +121,56 @@ def test_an_error_of_the_one_beside_ends_the_worker(
     with pytest.raises(StoreError, match="this one is refused"):
         app.worker().run()
     assert max(ran.values()) == 1
+
+
+def test_what_waits_is_found_on_every_level_whatever_the_bounds_say(app: Oncely) -> None:
+    """Those of the levels that the worker knows, and those of others between and beside them."""
+    levels = [32_767, 7, 3, 0, -3, -32_768]
+    for priority in reversed(levels):
+        app.enqueue("other", queue="q", priority=priority)
+    minute_us = 60_000_000
+    known = {7: minute_us, 0: minute_us, 5: minute_us, -3: minute_us}
+    statement = claim_statement(
+        "q", worker="w", nonce=1, lease_seconds=9, limit=10, started=10, bounds=known
+    )
+
+    def plan(_: bool) -> Plan[list[Claimed]]:
+        return claimed_rows((yield statement))
+
+    assert [job.priority for job in app._engine.run(plan, "transaction")] == levels
+
+
+def test_an_empty_line_costs_no_more_for_what_died_in_it(app: Oncely) -> None:
+    """While somebody else looks at how it was before, nothing that died can be removed."""
+    if engine_of(app) == "sqlite":
+        pytest.skip("nothing stays behind there")
+
+    @app.job("quick")
+    async def quick(ctx: Context) -> None: ...
+
+    bound = '{"0": 500000}'
+    fresh = blocks_touched(app, bound)
+    with psycopg.connect(app.url) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("select count(*) from oncely.ready")
+        app.enqueue_many(NewJob("quick") for _ in range(JOBS))
+        app.drain()
+        time.sleep(1)  # the bound is half a second behind
+        assert blocks_touched(app, bound) <= fresh + 10
+        assert blocks_touched(app, "{}") > fresh + 30
+
+
+def blocks_touched(app: Oncely, bounds: str) -> int:
+    (prepared,) = app._engine.library.get("claim", "%({name})s")
+    params = {
+        "queue": "default", "worker": "w", "nonce": 1, "lease_us": 1, "limit": 10, "started": 10,
+        "pushes": False, "apart": False, "bounds": bounds,
+    }  # fmt: skip
+    with psycopg.connect(app.url) as connection:
+        explained = f"explain (analyze, buffers, format json) {prepared.text}"
+        connection.execute("set enable_seqscan = off; set enable_bitmapscan = off")
+        row = connection.execute(explained.encode(), params).fetchone()
+        connection.rollback()
+    assert row is not None
+    top = row[0][0]["Plan"]
+    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])

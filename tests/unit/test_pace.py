@@ -67,3 +67,14 @@ def test_a_job_that_is_due_together_with_the_last_one_is_behind_the_bound() -> N
     store_reads_its_clock_late = 0.05
     ago_seconds = bounds.of("q", now=103.0)[0] / 1_000_000
     assert ago_seconds >= 9.0 + 3.0 + store_reads_its_clock_late
+
+
+def test_where_none_runs_an_exchange_says_nothing_of_how_quick_they_are() -> None:
+    pace = paced(job_seconds=0.001, exchange_seconds=0.01)
+    before = pace.ahead
+    for n in range(10, 14):
+        pace.exchanged(0.01, n, idle=True)
+    assert pace.ahead == before
+    for n in range(14, 16):
+        pace.exchanged(0.01, n)
+    assert pace.ahead == 0

@@ -39,8 +39,13 @@ class Bounds:
         self._forgot_at = now
 
     def looked(self, seconds: float) -> None:
-        """To look at everything took so long; it must stay a small part of the time."""
+        """To look at everything, and to claim from the head of the line after it, took so long; it
+        must stay a small part of the time."""
         self.look_seconds = max(_LOOK_SECONDS, _LOOK_SHARE * seconds)
+
+    @property
+    def look_takes_long(self) -> bool:
+        return self.look_seconds > _LOOK_SECONDS
 
     def claimed(self, jobs: Sequence[Claimed], asked_at: float) -> None:
         """The last of a level counts. `asked_at` is before the store read its clock, so that the

@@ -36,11 +36,12 @@ class Pace:
         self._ended += 1
         self._ran_seconds += ran_seconds
 
-    def exchanged(self, seconds: float, now: float) -> None:
+    def exchanged(self, seconds: float, now: float, *, idle: bool = False) -> None:
         """The store took so long, until now. What has ended since the last time says how many
-        handlers come and go in a second, if they have enough to do."""
+        handlers come and go in a second, if they have enough to do. If nothing has and all are
+        `idle`, that says nothing of them."""
         self._exchange_seconds = max(seconds, 0.9 * self._exchange_seconds)
-        if not self._ended and now - self._counted_at < 2 * self._job_seconds:
+        if not self._ended and (idle or now - self._counted_at < 2 * self._job_seconds):
             return  # it is too early to say
         self._counted_at = now
         rate = 0.0

@@ -250,8 +250,10 @@ class Worker(Hands):
     async def _exchange(self, wanted: int) -> tuple[list[Claimed], int]:
         """The jobs that were claimed, and how many were settled. What could not be sent stays to be
         sent: the worker goes on when the store is back."""
-        now = time.monotonic()
+        now = looked_at = time.monotonic()
         guess, self._told_of_a_job = self._told_of_a_job, False
+        if self._looked_at == -math.inf and self._bounds.look_takes_long and self._ends.urgent:
+            wanted = 0  # what has ended need not wait for it
         if wanted and guess and self._source is not None:
             # The next one is most likely where the last one was. If not, it is looked for.
             self._outlook.due = {self._source}
@@ -260,17 +262,14 @@ class Worker(Hands):
             await self._store.ask(
                 lambda _: survey(self._outlook, self._queues, pushed=self._pushes), "read"
             )
-            self._looked_at = time.monotonic()
-            self._bounds.looked(self._looked_at - now)
-            now = self._looked_at
+            now = self._looked_at = time.monotonic()
             self._bounds.forget(now)
-        if not self._outlook.due:
-            wanted = 0
+        if wanted and not self._outlook.due:
+            wanted, self._looked_at = 0, -math.inf
         over, singles = self._ends.take(now, linger=self._ahead() > 0)
         if self._ends.waiting:
             self._linger()
         if not (over or singles or wanted):
-            self._looked_at = -math.inf
             return [], 0
         exchange = Exchange(
             self._outlook,
@@ -296,8 +295,10 @@ class Worker(Hands):
         if exchange.lost is not None:
             self._lost.append(exchange.lost)
         over_at = time.monotonic()
-        self._pace.exchanged(over_at - now, over_at)
-        if len(claimed) < wanted or not wanted:
+        self._pace.exchanged(over_at - now, over_at, idle=not self._running)
+        if looked_at < now:
+            self._bounds.looked(over_at - looked_at)
+        if len(claimed) < wanted:
             self._looked_at = -math.inf
         self._told.exchanged(over, singles, exchange.refused, claimed)
         if self._drill is not None:

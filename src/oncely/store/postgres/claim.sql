@@ -4,26 +4,37 @@
 -- `bounds` says for a level how long ago the first of its jobs was due, in microseconds: before that
 -- are only the dead entries of jobs that were claimed, and a step over each of them costs.
 -- `apart`: a lease for each, so that transactions which end their jobs do not wait for each other.
-with recursive level (priority) as (
-    select max(r.priority) from oncely.ready r
-    where r.queue = :queue and not exists (
+with recursive bound as materialized (
+    select b.key::integer as priority,
+        clock_timestamp() - b.value::bigint * interval '1 microsecond' as due_at
+    from json_each_text(cast(cast(:bounds as text) as json)) b
+),
+-- From above the highest priority that there can be. A level with a bound is visited without a look
+-- whether it is there: that would step over all of its dead entries once nothing waits.
+level (priority) as (
+    select 32768 where not exists (
         select from oncely.flow_limit f where f.scope = 'queue' and f.name = :queue
     ) and :pushes = exists (
         select from oncely.queue q where q.name = :queue and q.push_url is not null
     )
     union all
-    select (select max(r.priority) from oncely.ready r
-            where r.queue = :queue and r.priority < level.priority)
-    from level where level.priority is not null
+    select coalesce(
+        (select max(r.priority) from oncely.ready r
+         where r.queue = :queue and r.priority < level.priority
+            and r.priority > coalesce(b.priority, -32769)),
+        b.priority
+    )
+    from level cross join lateral (
+        select max(k.priority) as priority from bound k where k.priority < level.priority
+    ) b
+    where level.priority is not null
 ),
 took as (
     delete from oncely.ready where ctid = any (array(
         select due.ctid
         from level cross join lateral (
             select coalesce(
-                clock_timestamp() - (cast(cast(:bounds as text) as json) ->> level.priority::text)::bigint
-                    * interval '1 microsecond',
-                '-infinity'
+                (select k.due_at from bound k where k.priority = level.priority), '-infinity'
             ) as due_at
         ) bound cross join lateral (
             select r.ctid from oncely.ready r
