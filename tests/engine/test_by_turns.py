@@ -148,16 +148,14 @@ def test_an_empty_line_costs_no_more_for_what_died_in_it(app: Oncely) -> None:
     @app.job("quick")
     async def quick(ctx: Context) -> None: ...
 
-    bound = '{"0": 500000}'
-    fresh = blocks_touched(app, bound)
     with psycopg.connect(app.url) as other:
         other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         other.execute("select count(*) from oncely.ready")
         app.enqueue_many(NewJob("quick") for _ in range(JOBS))
         app.drain()
         time.sleep(1)  # the bound is half a second behind
-        assert blocks_touched(app, bound) <= fresh + 10
-        assert blocks_touched(app, "{}") > fresh + 30
+        blocks_touched(app, "{}")  # the first lease of all makes room for others
+        assert blocks_touched(app, '{"0": 500000}') < blocks_touched(app, "{}") / 2
 
 
 def blocks_touched(app: Oncely, bounds: str) -> int:
