@@ -49,6 +49,7 @@ class Bench:
         self._left = 0
         self.app.job(KIND)(self._handle)
 
+    # Every handler is given its context.
     async def _handle(self, ctx: Context) -> None:  # noqa: ARG002
         self._left -= 1
         if self._left == 0:

@@ -111,6 +111,7 @@ def fill(app: Oncely) -> dict[str, str]:
     return {"story": story.job_id, "doubt": doubt.job_id}
 
 
+# What a step is called with is on the pictures.
 def _charge(order: int, cents: int) -> str:  # noqa: ARG001
     if order in _UNANSWERED:
         raise TimeoutError("the bank did not answer within 10 s")

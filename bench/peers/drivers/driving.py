@@ -176,6 +176,7 @@ class Crew:
         self.tally = Tally(path, jobs)
         command = [sys.executable, sys.argv[0], "work", "--url", driver.url]
         command += ["--processes", str(processes), "--mode", mode]
+        # It stays open for as long as the workers write into it.
         self._log = Path(self._folder.name, "log").open("w+")  # noqa: SIM115
         self.workers = [
             subprocess.Popen(

@@ -113,6 +113,7 @@ class _Waited:
             finally:
                 self.seconds += time.perf_counter() - started
 
+        # In its place, for that is where a driver waits for the server.
         psycopg.Connection.wait = timed  # type: ignore[method-assign]
 
 

@@ -110,6 +110,7 @@ class Block:
         while True:
             left = deadline - time.monotonic()
             try:
+                # mypy takes the default of a lambda for a parameter that Ask does not give.
                 taken: Taken = yield Ask(lambda _, left=left: self._take(left))  # type: ignore[misc]
                 break
             except Exception as error:

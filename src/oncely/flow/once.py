@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
+# In small letters, as `property` and `cached_property` are.
 class once(Generic[T]):  # noqa: N801
     """As `functools.cached_property`, whose lock costs more than what is made here. Threads that
     come at the same time may make it twice; all of them get the same one."""

@@ -107,6 +107,7 @@ class Doing(ABC):
         """It is left for a person who says what happened."""
         yield from ()
 
+    # Those that keep the error need it.
     def left(self, error: BaseException) -> Steps[None]:  # noqa: ARG002
         """The function failed, and nobody knows what it did before."""
         yield from ()
