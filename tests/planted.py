@@ -230,26 +230,26 @@ BUGS: tuple[Bug, ...] = (
     on_postgres(
         "a whole lease without the nonce",
         "settle_whole",
-        ("l.nonce = :nonce", "(l.nonce = :nonce or true)"),
+        ("(l.epoch, l.nonce, cardinality(l.ids)) in (", "(l.epoch, cardinality(l.ids)) in ("),
+        ("select i.epoch, i.nonce, i.size from input i", "select i.epoch, i.size from input i"),
         tests=[f"{SWAP}test_with_another_fence_nothing_is_written"],
     ),
     on_sqlite(
         "a whole lease without the nonce",
         "settle_whole",
-        ("nonce = :nonce", "(true or :nonce)"),
+        ("l.nonce = json_extract(d.value, '$.nonce')", "true"),
         tests=[f"{SWAP}test_with_another_fence_nothing_is_written"],
     ),
     on_postgres(
         "a whole lease without its jobs",
         "settle_whole",
-        ("cardinality(l.ids) = :size", "cardinality(l.ids) <= :size"),
+        ("cardinality(l.ids)) in (", "greatest(cardinality(l.ids), 3)) in ("),
         tests=[f"{SWAP}test_a_lease_that_does_not_hold_exactly_so_many_jobs_is_left_alone"],
     ),
     on_sqlite(
         "a whole lease without its jobs",
         "settle_whole",
-        ("array_length(ids) = :size", "array_length(ids) <= :size"),
-        ("array_length(l.ids) = :size", "array_length(l.ids) <= :size"),
+        ("array_length(l.ids) = json", "array_length(l.ids) <= json"),
         tests=[f"{SWAP}test_a_lease_that_does_not_hold_exactly_so_many_jobs_is_left_alone"],
     ),
     Bug(
@@ -282,13 +282,16 @@ BUGS: tuple[Bug, ...] = (
     on_postgres(
         "a whole lease keeps its unique keys",
         "settle_whole",
-        ("where :is_unique", "where not :is_unique"),
+        ("where o.is_unique", "where not o.is_unique"),
         tests=[f"{SWAP}test_unique_keys_are_free_again_and_those_of_others_are_not"],
     ),
     on_sqlite(
         "a whole lease keeps its unique keys",
         "settle_whole",
-        ("where :is_unique and", "where not :is_unique and"),
+        (
+            "where json_extract(d.value, '$.is_unique')",
+            "where not json_extract(d.value, '$.is_unique')",
+        ),
         tests=[f"{SWAP}test_unique_keys_are_free_again_and_those_of_others_are_not"],
     ),
     Bug(
@@ -371,9 +374,9 @@ BUGS: tuple[Bug, ...] = (
         (f"{AHEAD}test_a_job_that_is_cancelled_in_hand_is_not_begun_once_its_worker_notices",),
     ),
     Bug(
-        "jobs under limits are fetched ahead",
-        (Edit("worker/worker.py", " or self._outlook.due & self._outlook.shared:", ":"),),
-        (f"{AHEAD}test_jobs_under_limits_are_never_fetched_ahead",),
+        "jobs under a limit with little room are fetched ahead",
+        (Edit("worker/worker.py", " or time.monotonic() < self._tight_until:", ":"),),
+        (f"{AHEAD}test_jobs_under_a_limit_with_little_room_are_not_fetched_ahead",),
     ),
     Bug(
         "who meets a job that crashed fetches ahead all the same",

@@ -1,6 +1,7 @@
 """Jobs that may not run now cost those that may nothing: work is counted, not time."""
 
 import re
+import secrets
 import sqlite3
 from contextlib import closing
 
@@ -8,7 +9,7 @@ import pytest
 
 from oncely import NewJob, Oncely
 from oncely.store.lanes import Claim, Outlook, claim_shared, survey
-from oncely.store.plan import Plan, Row, Statement, run
+from oncely.store.plan import Plan, Row, Statement, Together, run
 from oncely.store.postgres.engine import PostgresEngine
 from tests.engine.steps import engine_of, sql
 
@@ -63,7 +64,7 @@ def work(app: Oncely) -> int:
 def _claim(queue: str) -> Plan[int]:
     outlook = Outlook()
     yield from survey(outlook, None)
-    jobs = yield from claim_shared(outlook, Claim(queue, "w", 1, 10**9, 10))
+    jobs = yield from claim_shared(outlook, Claim(queue, "w", secrets.randbits(60), 10**9, 10))
     return len(jobs)
 
 
@@ -80,6 +81,8 @@ def _in_sqlite(app: Oncely) -> int:
         db.execute("begin immediate")
 
         def ask(statement: Statement) -> list[Row]:
+            if isinstance(statement, Together):
+                return [(ask(part),) for part in statement.parts]
             rows: list[Row] = []
             for prepared in app._engine.library.get(statement.name, ":{name}"):
                 cursor = db.execute(prepared.text, statement.params)
@@ -97,6 +100,8 @@ def _in_postgres(app: Oncely) -> int:
 
         def ask(statement: Statement) -> list[Row]:
             nonlocal buffers
+            if isinstance(statement, Together):
+                return [(ask(part),) for part in statement.parts]
             [prepared] = app._engine.library.get(statement.name, "%({name})s")
             db.execute("savepoint s")
             text = f"explain (analyze, buffers) {prepared.text}".encode()

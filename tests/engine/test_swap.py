@@ -13,7 +13,7 @@ from oncely import Context, NewJob, Oncely, Retry
 from oncely.store import deliver
 from oncely.store.claim import Claimed, Fence, claim_statement
 from oncely.store.plan import Plan, Row, Statement, Together
-from oncely.store.swap import Completed, Swapped, _settle, swap
+from oncely.store.swap import Completed, Swapped, settle_whole, swap
 from oncely.worker.ends import Ends
 from tests.engine.steps import TABLES, claim, counts, found, let_days_pass, retry, sql
 from tests.engine.test_counters import totals
@@ -261,7 +261,7 @@ def test_what_goes_together_is_done_whole_or_not_at_all(app: Oncely, first: str)
     app.enqueue_many(NewJob("k", n) for n in range(4))
     lease = ended(claim(app, limit=2))
     before = everything(app)
-    parts = [_settle(lease), _claim_wrong()]
+    parts = [settle_whole([lease]), _claim_wrong()]
     with pytest.raises(Exception, match=r"range|large"):
         app._engine.run(lambda _: _together(*parts[:: 1 if first == "right" else -1]), "write")
     assert everything(app) == before
@@ -271,5 +271,7 @@ def test_what_goes_together_is_done_whole_or_not_at_all(app: Oncely, first: str)
 def test_the_rows_of_each_come_in_order(app: Oncely) -> None:
     app.enqueue_many(NewJob("k", n) for n in range(4))
     leases = [ended(claim(app, limit=1)) for _ in range(3)]
-    rows = app._engine.run(lambda _: _together(*map(_settle, leases)), "write")
+    rows = app._engine.run(
+        lambda _: _together(*(settle_whole([lease]) for lease in leases)), "write"
+    )
     assert rows == [([(lease[0].claimed.fence.epoch,)],) for lease in leases]

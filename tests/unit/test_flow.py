@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncely.model.flow import UNLIMITED, Limit, Take, share
+from oncely.model.flow import UNLIMITED, Limit, share
 
 lanes_and_limits = st.dictionaries(
     st.text("abcdef", min_size=1, max_size=3),
@@ -23,26 +23,32 @@ def test_a_share_never_exceeds_a_limit_and_leaves_nobody_out(
     found: dict[str, Limit | None], room: int
 ) -> None:
     limits = {lane: limit for lane, limit in found.items() if limit is not None}
-    takes = share(list(found), limits, room)
-    taken = [lane for take in takes for lane in take.lanes]
-    assert taken == [lane for lane in found if limits.get(lane, UNLIMITED).room(room)]
-    for take in takes:
-        assert take.quota > 0
-        for lane in take.lanes:
-            assert take.limited == (lane in limits)
-            assert limits.get(lane, UNLIMITED).room(take.quota) == take.quota
-    # Enough is asked for: only a limit can keep it below the room.
-    if takes and not limits:
-        assert sum(take.quota * len(take.lanes) for take in takes) >= room
+    quotas = share(list(found), limits, room)
+    may_run = [lane for lane in found if limits.get(lane, UNLIMITED).room(room)]
+    assert list(quotas) == may_run[:room]
+    for lane, quota in quotas.items():
+        assert 0 < quota == limits.get(lane, UNLIMITED).room(quota)
+    # All that there is room for is asked for, and not one more: only a limit can keep it below.
+    assert sum(quotas.values()) <= room
+    if quotas and not limits:
+        assert sum(quotas.values()) == room
+        assert max(quotas.values()) - min(quotas.values()) <= 1
 
 
-def test_neighbours_without_a_limit_are_taken_together() -> None:
-    limits = {"c": Limit(held=True, concurrency=5, running=3)}
-    assert share(["a", "b", "c", "d"], limits, 8) == [
-        Take(["a", "b"], 2, limited=False),
-        Take(["c"], 2, limited=True),
-        Take(["d"], 2, limited=False),
-    ]
+def test_a_share_goes_by_the_order_of_the_lanes() -> None:
+    limits = {"c": Limit(held=True, concurrency=5, running=3), "d": Limit(held=True, paused=True)}
+    assert share(["a", "b", "c", "d", "e"], limits, 14) == {"a": 4, "b": 4, "c": 2, "e": 3}
+    assert share(["a", "b", "c", "d", "e"], limits, 3) == {"a": 1, "b": 1, "c": 1}
+
+
+def test_a_limit_is_tight_where_little_is_left_of_it() -> None:
+    assert not UNLIMITED.is_tight(9)
+    assert not Limit(held=True, concurrency=10, running=5).is_tight(5)
+    assert Limit(held=True, concurrency=10, running=6).is_tight(5)
+    assert Limit(held=True, concurrency=10, running=10).is_tight(0)
+    assert Limit(held=True, rate=(1_000, 1.0), tokens=900).is_tight(1)
+    assert not Limit(held=True, paused=True, rate=(1_000, 1.0)).is_tight(0)
+    assert not Limit(held=False).is_tight(0)
 
 
 def test_room() -> None:

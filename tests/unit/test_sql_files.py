@@ -36,6 +36,12 @@ ONLY_ONE_ENGINE = {
 ONLY_POSTGRES = {
     # SQLite has no dead entries to step over, and one writer at a time in any case
     "claim": {"bounds", "apart"},
+    "claim_lanes": {"apart"},
+}
+
+ONLY_SQLITE = {
+    # it cannot limit by a column, nor return what it has inserted from many statements
+    "claim_lanes": {"quota", "most", "since"},
 }
 
 
@@ -62,7 +68,7 @@ def test_a_statement_has_the_same_parameters_on_both_engines(name: str) -> None:
     wanted = {engine: parameters(engine, name) for engine in ENGINES}
     # SQLite takes and ignores a parameter too many, psycopg too; one too few is an error.
     assert wanted["postgres"] - wanted["sqlite"] == ONLY_POSTGRES.get(name, set())
-    assert wanted["sqlite"] <= wanted["postgres"]
+    assert wanted["sqlite"] - wanted["postgres"] == ONLY_SQLITE.get(name, set())
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -19,7 +19,7 @@ from oncely.flow.conflicts import Conflicts
 from oncely.flow.events import Events
 from oncely.flow.identity import new_job_ids
 from oncely.flow.trace import current, enqueueing
-from oncely.model.draft import Draft, draft_all
+from oncely.model.draft import Draft, draft, draft_all
 from oncely.model.errors import InvalidInput, KeyConflict, KeyWarning, OncelyError
 from oncely.model.event import Event
 from oncely.model.job import NewJob, Receipt, Receipts
@@ -70,7 +70,7 @@ class Enqueuer:
 
     def one(self, new: NewJob, tx: Any) -> Receipt:
         with enqueueing(new.kind) as span:
-            drafts = self._drafts([new])
+            drafts = [self._draft(new)]
             if tx is not None:
                 receipts = self._in_callers(drafts, tx)
             else:
@@ -80,7 +80,7 @@ class Enqueuer:
 
     async def aone(self, new: NewJob, tx: Any) -> Receipt:
         with enqueueing(new.kind) as span:
-            drafts = self._drafts([new])
+            drafts = [self._draft(new)]
             if tx is not None:
                 receipts = await self._ain_callers(drafts, tx)
             else:
@@ -91,7 +91,7 @@ class Enqueuer:
 
     def rehearse(self, new: NewJob) -> Receipt:
         """What it would be answered. Nothing is stored."""
-        return self._engine.run(partial(_undone, self._drafts([new])), "transaction")
+        return self._engine.run(partial(_undone, [self._draft(new)]), "transaction")
 
     def many(self, new: Iterable[NewJob], tx: Any) -> Receipts:
         with enqueueing() as span:
@@ -113,6 +113,18 @@ class Enqueuer:
                 receipts = self._told(drafts, admitted)
             span.enqueued(receipts)
             return _receipts(receipts)
+
+    def _draft(self, new: NewJob) -> Draft:
+        [job_id] = new_job_ids(1)
+        made = draft(
+            new,
+            job_id,
+            queue_of=self._queue_of,
+            max_payload_bytes=self._max_payload_bytes,
+            traceparent=current() or UNSET,
+        )
+        self._warn_of_keys([made])
+        return made
 
     def _drafts(self, new: Iterable[NewJob]) -> list[Draft]:
         """All are checked before any is stored; the error says which one it was."""
@@ -252,17 +264,17 @@ def _undone(drafts: Sequence[Draft], again: bool) -> Plan[Receipt]:
     return receipt.plain() if isinstance(receipt, Repeat) else receipt
 
 
-def _event(draft: Draft, receipt: Receipt, *, uncommitted: bool) -> Event:
+def _event(job: Draft, receipt: Receipt, *, uncommitted: bool) -> Event:
     key = receipt.key if isinstance(receipt, Repeat) else None
     return Event(
         what="deduplicated" if key else "enqueued",
         job_id=receipt.job_id,
-        kind=draft.kind,
-        queue=draft.queue,
+        kind=job.kind,
+        queue=job.queue,
         boundary="enqueue" if key else None,
         key=key,
-        idempotency_key=draft.idempotency_key,
-        unique_key=draft.unique_key,
+        idempotency_key=job.idempotency_key,
+        unique_key=job.unique_key,
         uncommitted=uncommitted,
     )
 

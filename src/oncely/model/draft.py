@@ -28,6 +28,7 @@ _OPTIONS: Final = attrgetter(
     "delay", "run_at", "unique_key", "group_key", "max_attempts", "timeout", "tags"
 )
 _NO_OPTIONS: Final = (*(None,) * 6, ())
+_NO_REST: Final = (None,) * 5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 
@@ -53,11 +54,16 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
 
 
 def draft(
-    new: NewJob, job_id: str, *, queue_of: Callable[[str], str], max_payload_bytes: int
+    new: NewJob,
+    job_id: str,
+    *,
+    queue_of: Callable[[str], str],
+    max_payload_bytes: int,
+    traceparent: str | UnsetType = UNSET,
 ) -> Draft:
     """`queue_of` tells where jobs of a kind go unless the caller says otherwise."""
-    [made] = draft_all([new], [job_id], queue_of=queue_of, max_payload_bytes=max_payload_bytes)
-    return made
+    terms = _terms(new, queue_of, is_usual=_OPTIONS(new) == _NO_OPTIONS)
+    return _draft(new, job_id, terms, max_payload_bytes, traceparent)
 
 
 def draft_all(
@@ -81,33 +87,37 @@ def draft_all(
             or new.queue != before.queue
             or new.priority is not before.priority  # for True is no number, but equals one
         ):
-            terms = _terms(new, queue_of)
+            terms = _terms(new, queue_of, is_usual=is_usual)
             before = new if is_usual else None
-        kind, queue, priority, delay_us, run_at_us, rest = terms
-        text = payload.encode(new.payload, max_bytes=max_payload_bytes)
-        key = new.idempotency_key
-        fingerprint = None
-        if key is not None:
-            check_key(key, "idempotency_key")
-            fingerprint = payload.fingerprint(kind, new.payload)
-        yield Draft(
-            job_id,
-            kind,
-            queue,
-            text,
-            priority,
-            delay_us,
-            run_at_us,
-            key,
-            fingerprint,
-            *rest,
-            traceparent,
-        )
+        yield _draft(new, job_id, terms, max_payload_bytes, traceparent)
 
 
-def _terms(new: NewJob, queue_of: Callable[[str], str]) -> _Terms:
+def _draft(
+    new: NewJob,
+    job_id: str,
+    terms: _Terms,
+    max_payload_bytes: int,
+    traceparent: str | UnsetType,
+) -> Draft:
+    kind, queue, priority, delay_us, run_at_us, rest = terms
+    text = payload.encode(new.payload, max_bytes=max_payload_bytes)
+    key = new.idempotency_key
+    fingerprint = None
+    if key is not None:
+        check_key(key, "idempotency_key")
+        fingerprint = payload.fingerprint(kind, new.payload)
+    return Draft(
+        job_id, kind, queue, text, priority, delay_us, run_at_us, key, fingerprint, *rest, traceparent
+    )
+
+
+def _terms(new: NewJob, queue_of: Callable[[str], str], *, is_usual: bool) -> _Terms:
+    """`is_usual`: it has no options."""
     kind = check_name(new.kind, "kind")
     queue = queue_of(kind) if new.queue is None else check_name(new.queue, "queue")
+    priority = _whole(new.priority, "priority", PRIORITIES)
+    if is_usual:
+        return kind, queue, priority, 0, None, _NO_REST
     if new.delay is not None and new.run_at is not None:
         raise InvalidInput("delay and run_at are both given; expected one of them")
     rest = (
@@ -122,7 +132,7 @@ def _terms(new: NewJob, queue_of: Callable[[str], str]) -> _Terms:
     return (
         kind,
         queue,
-        _whole(new.priority, "priority", PRIORITIES),
+        priority,
         0 if new.delay is None else _delay(new.delay),
         None if new.run_at is None else _moment(new.run_at),
         rest,

@@ -77,6 +77,14 @@ class Limit(msgspec.Struct, frozen=True):
         count, seconds = self.rate
         return max(0.0, (1 - self.tokens) * seconds / count)
 
+    def is_tight(self, taken: int) -> bool:
+        """After so many were taken: whether one that is not begun at once could be in another's
+        way."""
+        if not self.held or self.paused:
+            return False
+        few = self.concurrency is not None and self.concurrency - self.running < max(1, taken)
+        return few or self.rate is not None
+
     def taken(self, jobs: int) -> Limit:
         tokens = self.tokens - jobs if self.rate is not None else self.tokens
         return msgspec.structs.replace(self, tokens=tokens, running=self.running + jobs)
@@ -85,29 +93,17 @@ class Limit(msgspec.Struct, frozen=True):
 UNLIMITED: Final = Limit(held=True)
 
 
-class Take(msgspec.Struct, frozen=True):
-    """Up to `quota` jobs from each of these lanes; `limited` if the lane's group has a limit."""
-
-    lanes: list[str]
-    quota: int
-    limited: bool
-
-
-def share(lanes: Sequence[str], limits: Mapping[str, Limit], room: int) -> list[Take]:
-    """Every lane that may run gets the same part of the room, in the order of the lanes; those
-    with a limit no more than that allows. Neighbours without a limit are taken together."""
+def share(lanes: Sequence[str], limits: Mapping[str, Limit], room: int) -> dict[str, int]:
+    """How many jobs each lane is asked for, of all that there is room for: the same part for every
+    lane that may run, in the order of the lanes, and no more than its limit allows."""
     open_lanes = [lane for lane in lanes if limits.get(lane, UNLIMITED).room(room)]
-    takes: list[Take] = []
-    for lane in open_lanes:
-        quota = -(-room // len(open_lanes))
-        limit = limits.get(lane)
-        if limit is not None:
-            takes.append(Take([lane], limit.room(quota), limited=True))
-        elif takes and not takes[-1].limited:
-            takes[-1].lanes.append(lane)
-        else:
-            takes.append(Take([lane], quota, limited=False))
-    return takes
+    if not open_lanes:
+        return {}
+    quota, more = divmod(room, len(open_lanes))
+    asked = open_lanes if quota else open_lanes[:more]
+    return {
+        lane: limits.get(lane, UNLIMITED).room(quota + (n < more)) for n, lane in enumerate(asked)
+    }
 
 
 def check_concurrency(value: Any) -> int | None:

@@ -16,7 +16,7 @@ from oncely.model.job import Receipt
 from oncely.model.transition import State
 from oncely.store.alike import admitting
 from oncely.store.counters import count
-from oncely.store.plan import Plan, Statement, document
+from oncely.store.plan import Plan, Row, Statement, document
 from oncely.store.story import REPEATS
 
 CHUNK: Final = 10_000
@@ -51,7 +51,7 @@ Answer = Receipt | Conflict
 def needs_transaction(drafts: Sequence[Draft]) -> bool:
     """One statement is a transaction of its own; two kinds of keys, or chunks, take more."""
     both = any(draft.idempotency_key and draft.unique_key for draft in drafts)
-    return both or (len(drafts) > 1 and len(list(_chunks(drafts))) > 1)
+    return both or _is_long(drafts)
 
 
 def needs_savepoint(drafts: Sequence[Draft]) -> bool:
@@ -66,13 +66,17 @@ def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]
     `again` says that these drafts were sent before and the answer was lost: then a job that is
     there already under the id of its draft was inserted by us.
     """
+    taken: list[Row] | None = None
+    if drafts and not again and not _is_long(drafts):
+        taken = yield admitting(drafts, alone=True)
+        if len(taken) == len(drafts):  # as usual, and then there is nothing to learn of any key
+            states = _states(taken)
+            return [Receipt(draft.id, True, states[draft.id]) for draft in drafts]
     answers: dict[str, Answer] = {}
-    chunks = list(_chunks(drafts))
-    seen = _Seen(is_kept=len(chunks) > 1)
-    for chunk in chunks:
-        yield from _admit_chunk(seen.unanswered(chunk, answers), answers, seen, again)
-        if seen.is_new:
-            continue
+    seen = _Seen()
+    for chunk in _chunks(drafts):
+        waiting = seen.unanswered(chunk, answers)
+        yield from _admit_chunk(waiting, answers, seen, again=again, taken=taken)
         if repeats := list(_repeats(chunk, answers)):
             yield document("keep_repeats", repeats, limit=REPEATS)
             yield from count(_deltas(chunk, answers))
@@ -113,6 +117,13 @@ def _undo() -> Plan[None]:
         return
 
 
+def _is_long(drafts: Sequence[Draft]) -> bool:
+    """Whether it takes several chunks."""
+    if len(drafts) == 1:
+        return False
+    return len(drafts) > CHUNK or sum([len(draft.payload) for draft in drafts]) > CHUNK_BYTES
+
+
 def _chunks(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
     """As few as can be: one statement takes all its keys in order, and cannot deadlock."""
     start = size = 0
@@ -142,8 +153,14 @@ def _deltas(drafts: Sequence[Draft], answers: dict[str, Answer]) -> list[Delta]:
 
 
 def _admit_chunk(
-    waiting: list[Draft], answers: dict[str, Answer], seen: _Seen, again: bool
+    waiting: list[Draft],
+    answers: dict[str, Answer],
+    seen: _Seen,
+    *,
+    again: bool,
+    taken: list[Row] | None,
 ) -> Plan[None]:
+    """`taken`: the answer, if they were sent already."""
     for turn in range(ROUNDS):
         if again or turn:
             # Also in a later turn: a write for many that failed is repeated for each alone.
@@ -151,14 +168,10 @@ def _admit_chunk(
             seen.inserted(waiting, dict(found), answers)
             waiting = seen.unanswered(waiting, answers)
         if waiting:
-            taken = yield admitting(waiting, alone=seen.is_new and not seen.is_kept)
-            states: dict[str, State] = {
-                id: "scheduled" if later else "pending" for id, later in taken
-            }
-            if seen.is_new and not seen.is_kept and len(states) == len(waiting):
-                answers.update({id: Receipt(id, True, state) for id, state in states.items()})
-                return
-            seen.inserted(waiting, states, answers)
+            if taken is None:
+                taken = yield admitting(waiting)
+            seen.inserted(waiting, _states(taken), answers)
+            taken = None
             waiting = seen.unanswered(waiting, answers)
         if waiting:
             yield from _recognise(waiting, answers, seen)
@@ -169,6 +182,10 @@ def _admit_chunk(
         f"the keys of {len(waiting)} jobs changed hands {ROUNDS} times while they were enqueued; "
         "nothing is wrong with the call: repeat it"
     )
+
+
+def _states(taken: list[Row]) -> dict[str, State]:
+    return {id: "scheduled" if later else "pending" for id, later in taken}
 
 
 def _recognise(lost: list[Draft], answers: dict[str, Answer], seen: _Seen) -> Plan[None]:
@@ -230,18 +247,13 @@ def _pick(drafts: dict[str, Draft], *names: str) -> list[dict[str, object]]:
 class _Seen:
     """What this call has learned of its own keys, so that repeats inside it cost nothing."""
 
-    def __init__(self, *, is_kept: bool) -> None:
-        self.is_kept = is_kept
-        """Whether there is more to come that could repeat it."""
-        self.is_new = True
-        """Nothing was learned yet."""
+    def __init__(self) -> None:
         self._keys: dict[tuple[str, str | None], tuple[str, str, State]] = {}
         self._holders: dict[tuple[str, str | None], tuple[str, State]] = {}
 
     def inserted(
         self, drafts: list[Draft], states: dict[str, State], answers: dict[str, Answer]
     ) -> None:
-        self.is_new = False
         for draft in drafts:
             state = states.get(draft.id)
             if state is None:
@@ -254,8 +266,6 @@ class _Seen:
                 self.holder(draft, draft.id, state)
 
     def unanswered(self, drafts: Sequence[Draft], answers: dict[str, Answer]) -> list[Draft]:
-        if self.is_new:
-            return list(drafts)
         return [d for d in drafts if d.id not in answers and not self.answer(d, answers)]
 
     def key(self, draft: Draft, job_id: str, fingerprint: str, state: State) -> None:

@@ -13,11 +13,7 @@ from oncely.model.draft import Draft
 from oncely.store.arrays import texts, uuids
 from oncely.store.plan import Form, Quick, Row, Statement, Wired
 
-_SHAPE: Final = attrgetter(
-    "kind",
-    "queue",
-    "priority",
-    "traceparent",
+_OPTIONS: Final = (
     "delay_us",
     "run_at_us",
     "unique_key",
@@ -26,7 +22,9 @@ _SHAPE: Final = attrgetter(
     "timeout_seconds",
     "tags",
 )
-_PLAIN: Final = (0, *(None,) * 6)
+_options: Final = attrgetter(*_OPTIONS)
+_NO_OPTIONS: Final = (0, *(None,) * 6)
+_shape: Final = attrgetter("kind", "queue", "priority", "traceparent", *_OPTIONS)
 
 
 class Document(dict[str, str]):
@@ -52,14 +50,6 @@ class Common(msgspec.Struct, frozen=True):
     traceparent: str | None
     keyed: bool
 
-    def wired(self) -> dict[str, str | bytes | None]:
-        return {
-            "kind": self.kind,
-            "queue": self.queue,
-            "priority": str(self.priority),
-            "traceparent": self.traceparent,
-        }
-
 
 def admitting(drafts: Sequence[Draft], *, alone: bool = False) -> Statement:
     """`alone` if the plan has nothing else to do when all of them are taken in."""
@@ -72,44 +62,55 @@ def admitting(drafts: Sequence[Draft], *, alone: bool = False) -> Statement:
 
 
 def _common(drafts: Sequence[Draft]) -> Common | None:
-    shapes = set(map(_SHAPE, drafts))
+    first = drafts[0]
     keyless = [draft.idempotency_key for draft in drafts].count(None)
-    if len(shapes) > 1 or keyless not in (0, len(drafts)):
+    if _options(first) != _NO_OPTIONS or keyless not in (0, len(drafts)):
         return None
-    kind, queue, priority, traceparent, *rest = shapes.pop()
-    if tuple(rest) != _PLAIN:
+    if list(map(_shape, drafts)).count(_shape(first)) < len(drafts):
         return None
-    told = None if traceparent is UNSET else traceparent
-    return Common(kind, queue, priority, told, keyless == 0)
+    return Common(first.kind, first.queue, first.priority, _trace(first), keyless == 0)
+
+
+def _trace(draft: Draft) -> str | None:
+    return None if draft.traceparent is UNSET else draft.traceparent
 
 
 def _new(drafts: Sequence[Draft]) -> Form | None:
     """All of them are new, or it fails."""
-    if len(drafts) == 1 and drafts[0].idempotency_key is not None:
-        # To pass over one known key costs hardly more, and leaves no error in the server's log.
-        return None
+    if len(drafts) == 1:
+        return _new_one(drafts[0])
     common = _common(drafts)
     if common is None:
         return None
-    if len(drafts) == 1:
-        statement = Wired("admit_one", _one(drafts[0], common))
-    else:
-        columns = {
-            **common.wired(),
-            "count": str(len(drafts)),
-            "ids": uuids([draft.id for draft in drafts]),
-            "payloads": _payloads(drafts),
-        }
-        if common.keyed:
-            columns["keys"] = texts([str(draft.idempotency_key) for draft in drafts])
-            columns["fingerprints"] = texts([str(draft.fingerprint) for draft in drafts])
-        statement = Wired("admit_new_keyed" if common.keyed else "admit_new", columns)
+    columns: dict[str, str | bytes | None] = {
+        "kind": common.kind,
+        "queue": common.queue,
+        "priority": str(common.priority),
+        "traceparent": common.traceparent,
+        "count": str(len(drafts)),
+        "ids": uuids([draft.id for draft in drafts]),
+        "payloads": _payloads(drafts),
+    }
+    if common.keyed:
+        columns["keys"] = texts([str(draft.idempotency_key) for draft in drafts])
+        columns["fingerprints"] = texts([str(draft.fingerprint) for draft in drafts])
+    statement = Wired("admit_new_keyed" if common.keyed else "admit_new", columns)
     return Form(statement, lambda _: [(draft.id, False) for draft in drafts])
 
 
-def _one(draft: Draft, common: Common) -> dict[str, str | bytes | None]:
+def _new_one(draft: Draft) -> Form | None:
+    if draft.idempotency_key is not None or _options(draft) != _NO_OPTIONS:
+        # To pass over one known key costs hardly more, and leaves no error in the server's log.
+        return None
+    return Form(Wired("admit_one", _one(draft)), lambda _: [(draft.id, False)])
+
+
+def _one(draft: Draft) -> dict[str, str | bytes | None]:
     return {
-        **common.wired(),
+        "kind": draft.kind,
+        "queue": draft.queue,
+        "priority": str(draft.priority),
+        "traceparent": _trace(draft),
         "id": draft.id,
         "payload": draft.payload,
         "key": draft.idempotency_key,
@@ -124,7 +125,7 @@ def _alike(drafts: Sequence[Draft]) -> Form | None:
         return None
     ids = [draft.id for draft in drafts]
     if common.keyed and len(drafts) == 1:
-        statement = Wired("admit_one_keyed", _one(drafts[0], common))
+        statement = Wired("admit_one_keyed", _one(drafts[0]))
         return Form(statement, lambda rows: [(ids[0], False)] if rows[0][0] else [])
 
     def read(rows: list[Row]) -> list[Row]:

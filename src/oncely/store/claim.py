@@ -69,6 +69,7 @@ def claim(
     limit: int,
     started: int | None = None,
     pushes: bool = False,
+    apart: bool = False,
 ) -> Plan[list[Claimed]]:
     """Due jobs without a group from a queue without limits, in order. The first `started` of them
     (all, if not said) are begun. Those of a queue with a push target are for who `pushes`."""
@@ -80,6 +81,7 @@ def claim(
         limit=limit,
         started=limit if started is None else started,
         pushes=pushes,
+        apart=apart,
     )
     return claimed_rows(rows)
 

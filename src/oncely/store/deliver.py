@@ -15,7 +15,7 @@ from oncely.store.effects import hold_for
 from oncely.store.lanes import Claim, Outlook, claim_shared
 from oncely.store.plan import Plan, Statement, document
 from oncely.store.story import REPEATS
-from oncely.store.swap import Completed
+from oncely.store.swap import Completed, settle_whole
 
 CRASH_LIMIT: Final = 3
 _CRASH: Final = Failure("WorkerDied", "the worker's lease ran out while it ran this job")
@@ -152,16 +152,24 @@ class Exchanged(msgspec.Struct, frozen=True):
 def exchange(
     done: Sequence[Settlement],
     *,
+    over: Sequence[Sequence[Completed]] = (),
     outlook: Outlook,
     worker: str,
     nonce: int,
     lease_seconds: float,
     limit: int,
+    begun: int | None = None,
     again: bool,
     pushes: bool = False,
+    apart: bool = False,
 ) -> Plan[Exchanged]:
-    """Settle what is done and claim up to `limit` jobs where the outlook says that some are due,
-    in one transaction."""
+    """Settle the leases that are `over` and what else is done, and claim up to `limit` jobs where
+    the outlook says that some are due, in one transaction. The first `begun` of them (all, if not
+    said) begin at once; `apart`: each has a lease of its own."""
+    if over:
+        given_back = set() if again else {epoch for (epoch,) in (yield settle_whole(over))}
+        kept = [lease for lease in over if lease[0].claimed.fence.epoch not in given_back]
+        done = [*done, *(completed(end) for lease in kept for end in lease)]
     refused = (yield from settle(done, again=again)) if done else []
     claimed: list[Claimed] = []
     if limit and again:
@@ -169,21 +177,23 @@ def exchange(
     if limit and not claimed:
         names = sorted(outlook.due)
         first = nonce % len(names) if names else 0
+        wanted = Claim("", worker, nonce, _microseconds(lease_seconds), limit, begun, apart)
         for n, queue in enumerate([*names[first:], *names[:first]][:QUEUES]):
-            room = limit - len(claimed)
-            if not room:
+            if len(claimed) == limit:
                 break
+            left = msgspec.structs.replace(wanted.after(claimed), queue=queue, nonce=nonce + n)
             if queue in outlook.shared:
-                wanted = Claim(queue, worker, nonce + n, _microseconds(lease_seconds), room)
-                claimed += yield from claim_shared(outlook, wanted)
+                claimed += yield from claim_shared(outlook, left)
             else:
                 claimed += yield from claim(
                     queue,
                     worker=worker,
-                    nonce=nonce + n,
+                    nonce=left.nonce,
                     lease_seconds=lease_seconds,
-                    limit=room,
+                    limit=left.limit,
+                    started=left.begun,
                     pushes=pushes,
+                    apart=apart,
                 )
     return Exchanged(refused, claimed)
 

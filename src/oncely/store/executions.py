@@ -12,14 +12,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from oncely.model.errors import InvalidInput, JobNotFound, LeaseLost
-from oncely.model.flow import UNLIMITED
 from oncely.model.keys import shown
 from oncely.model.request import Response
 from oncely.store import requests
 from oncely.store.claim import Claimed, Fence, claim, claimed_before
 from oncely.store.deliver import Settlement, settle
 from oncely.store.lanes import Claim, Outlook, claim_shared, survey
-from oncely.store.limits import hold
+from oncely.store.limits import Named, hold
 from oncely.store.plan import Plan, Statement, document
 from oncely.store.requests import Mark
 
@@ -165,14 +164,13 @@ def keep(one: Execution, lease_seconds: float) -> Plan[int]:
 
 
 def _has_room(job: Claimed) -> Plan[bool]:
-    limits = [(yield from hold("queue", [job.queue])).get(job.queue, UNLIMITED)]
+    names: list[Named] = [("queue", job.queue)]
     if job.group_key is not None:
-        held = yield from hold("group", [job.group_key])
-        limits.append(held.get(job.group_key, UNLIMITED))
+        names.append(("group", job.group_key))
     # It was begun before, so neither a pause nor a rate is in its way.
     return all(
         limit.held and (limit.concurrency is None or limit.running < limit.concurrency)
-        for limit in limits
+        for limit in (yield from hold(names)).values()
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -11,10 +11,11 @@ from oncely.model.flow import Group, Limit, Queue, Rate
 from oncely.model.push import Push, PushTarget
 from oncely.model.retry import Retry
 from oncely.store import push_targets
-from oncely.store.plan import Plan, Statement, document
+from oncely.store.plan import Plan, Statement, Together, document
 from oncely.store.trail import Trail, write
 
 Scope = Literal["queue", "group"]
+Named = tuple[Scope, str]
 COUNT_LIMIT: Final = 10_001
 LANE_LIMIT: Final = 2_000
 
@@ -142,35 +143,38 @@ def groups() -> Plan[list[Group]]:
     ]
 
 
-def hold(scope: Scope, names: Sequence[str]) -> Plan[dict[str, Limit]]:
+def hold(names: Iterable[Named]) -> Plan[dict[Named, Limit]]:
     """The limits among these, ours until the end of the transaction.
 
     What runs is counted in a statement of its own: one that begins before the lock is there may
     not see the claim that held it before.
     """
-    wanted = [{"scope": scope, "name": name} for name in names]
-    found: dict[str, Limit] = {}
-    for _, name, held, paused, concurrency, count, seconds, tokens, at_us in (
-        yield document("limits_hold", wanted)
-    ):
-        found[name] = (
-            Limit(True, bool(paused), concurrency, _rate(count, seconds), tokens or 0.0, 0, at_us)
-            if held
-            else Limit(held=False)
+    wanted = [{"scope": scope, "name": name} for scope, name in names]
+    (held,), (running,) = yield Together(
+        parts=[document("limits_hold", wanted), document("limits_running", wanted)]
+    )
+    count_of = {(scope, name): running for scope, name, running in running}
+    return {
+        (scope, name): Limit(
+            True,
+            bool(paused),
+            concurrency,
+            _rate(count, seconds),
+            tokens or 0.0,
+            count_of.get((scope, name), 0),
+            at_us,
         )
-    counted = [name for name, limit in found.items() if limit.concurrency is not None]
-    if counted:
-        records = [{"scope": scope, "name": name} for name in counted]
-        for _, name, running in (yield document("limits_running", records)):
-            found[name] = msgspec.structs.replace(found[name], running=running)
-    return found
+        if is_held
+        else Limit(held=False)
+        for scope, name, is_held, paused, concurrency, count, seconds, tokens, at_us in held
+    }
 
 
-def spend(scope: Scope, limits: dict[str, Limit]) -> Plan[None]:
+def spend(limits: Mapping[Named, Limit]) -> Plan[None]:
     """Write down what is left of the rates that were used."""
     spent = [
         {"scope": scope, "name": name, "tokens": limit.tokens, "at_us": limit.at_us}
-        for name, limit in limits.items()
+        for (scope, name), limit in limits.items()
         if limit.rate is not None
     ]
     if spent:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
+from typing import Any
 
 import msgspec
 
 from oncely.store.claim import NO_BOUNDS, Claimed, claim_statement, claimed_rows
-from oncely.store.plan import Plan, Statement, Together
+from oncely.store.plan import Plan, Statement, Together, document
 
 NOTHING = "null"
 _attempts = attrgetter("claimed.attempts")
@@ -55,7 +56,7 @@ def swap(
     """
     if again:
         return None
-    wanted = [_settle(lease) for lease in leases]
+    wanted = [settle_whole(leases)] if leases else []
     if queue is not None:
         wanted.append(
             claim_statement(
@@ -75,24 +76,24 @@ def swap(
     return Swapped({epoch for rows in answers for (epoch,) in rows}, claimed)
 
 
-def _settle(lease: Sequence[Completed]) -> Statement:
+def settle_whole(leases: Sequence[Sequence[Completed]]) -> Statement:
+    """Its answer is the epochs of those that were given back."""
+    # In order, for all of them are locked.
+    whole = sorted(map(_whole, leases), key=itemgetter("epoch"))
+    return document("settle_whole", whole)
+
+
+def _whole(lease: Sequence[Completed]) -> dict[str, Any]:
     """The places of the jobs in the lease say which result is whose."""
     fence = lease[0].claimed.fence
     attempts = [attempts + 1 for attempts in map(_attempts, lease)]
     results = list(map(_result, lease))
-    return Statement(
-        "settle_whole",
-        {
-            "epoch": fence.epoch,
-            "nonce": fence.nonce,
-            "size": len(lease),
-            "attempts": _json(attempts if max(attempts) > 1 else []),
-            "results": _json(results if results.count(NOTHING) < len(results) else []),
-            "kinds": _json(Counter(map(_kind, lease))),
-            "is_unique": any(map(_is_unique, lease)),
-        },
-    )
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    return {
+        "epoch": fence.epoch,
+        "nonce": fence.nonce,
+        "size": len(lease),
+        "attempts": attempts if max(attempts) > 1 else [],
+        "results": results if results.count(NOTHING) < len(results) else [],
+        "kinds": Counter(map(_kind, lease)),
+        "is_unique": any(map(_is_unique, lease)),
+    }

@@ -45,7 +45,6 @@ class Exchange:
         worker: str,
         lease_seconds: float,
         wanted: int,
-        room: int,
         begun: int,
         pushes: bool,
         apart: bool,
@@ -55,7 +54,6 @@ class Exchange:
         self._worker = worker
         self._lease_seconds = lease_seconds
         self._wanted = wanted
-        self._room = room
         self._begun = begun
         self._pushes = pushes
         self._apart = apart
@@ -73,7 +71,7 @@ class Exchange:
         lost = False
         others = self._outlook.due if self._wanted else set()
         queue = self._plain_queue()
-        if over or queue is not None:
+        if queue is not None or (over and not others):
             now = time.monotonic()
             bounds = {} if queue is None else self._bounds.of(queue, now)
             swapped = await store.ask(
@@ -102,30 +100,39 @@ class Exchange:
                 ]
                 others = others - {queue}
             singles = [*singles, *(completed(end) for lease in over for end in lease)]
-        # Only a swap fetches ahead: what is claimed otherwise counts as begun, all of it.
-        room = (self._wanted if lost else min(self._wanted, self._room)) - len(claimed)
-        room = max(0, room)
+            over = []
+        room = self._wanted - len(claimed) if others else 0
         unsaid = any(not end.written or end.repeats for end in singles)
-        if unsaid or lost or (room and others):
-            claimed += await self._exchange(store, singles, room if others else 0, lost=lost)
+        if over or unsaid or lost or room:
+            claimed += await self._exchange(store, over, singles, room, len(claimed), lost=lost)
         if lost:
             self.lost = Lost(self._nonce, {job.fence.epoch for job in claimed})
         return claimed
 
     async def _exchange(
-        self, store: Line, singles: Sequence[Settlement], room: int, *, lost: bool
+        self,
+        store: Line,
+        over: Sequence[Sequence[Completed]],
+        singles: Sequence[Settlement],
+        room: int,
+        claimed: int,
+        *,
+        lost: bool,
     ) -> list[Claimed]:
         # What the swap has claimed must not be found again under this one's number.
-        nonce = self._nonce if lost else secrets.randbits(60)
+        nonce = self._nonce if lost or not claimed else secrets.randbits(60)
         exchanged = await store.ask(
             lambda again: deliver.exchange(
                 singles,
+                over=over,
                 outlook=self._outlook,
                 worker=self._worker,
                 nonce=nonce,
                 lease_seconds=self._lease_seconds,
                 limit=room,
+                begun=max(0, self._begun - claimed),
                 pushes=self._pushes,
+                apart=self._apart,
                 again=again or lost,
             )
         )

@@ -69,6 +69,13 @@ class Pace:
         as there are places, and the next one is there when it is over."""
         return self._waves(self.ahead)
 
+    @property
+    def lease_limit(self) -> int:
+        """Of more jobs than these the first would have to wait too long for the last, with which
+        they are settled."""
+        rounds = 1 + int(LINGER_SECONDS / max(2 * self._job_seconds, 1e-6))
+        return self._concurrency * rounds
+
     def _waves(self, ahead: int) -> bool:
         if not min(self._rates) or ahead > self._concurrency:
             return False

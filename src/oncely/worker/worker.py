@@ -69,6 +69,7 @@ class Worker(Hands):
         self._under_way = 0
         self._told_of_a_job = False
         self._looked_at = -math.inf
+        self._tight_until = -math.inf
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sleep = Sleep(self._wake, poll_seconds)
@@ -160,12 +161,14 @@ class Worker(Hands):
         if self._care.is_singly:
             return min(1, room)
         ahead, begun = self._ahead(), room - len(self._hand) - self._under_way
-        if ahead and begun > 0 and self._pace.in_waves:
-            return begun  # and what is fetched ahead has a lease of its own
         wanted = max(0, begun + ahead)
-        if self._apart and self._hand and wanted < ahead / 2:
-            return 0  # a few at a time cost as much as many
-        return min(wanted, (room + ahead) // 2) if self._by_turns else wanted
+        # A few at a time cost as much as many, and a wave in parts would stay in parts.
+        few = ahead if self._pace.in_waves else min(ahead / 2, self._concurrency)
+        if self._hand and wanted < few:
+            return 0
+        wanted = min(wanted, self._pace.lease_limit)
+        half = max(self._concurrency, (room + ahead) // 2)
+        return min(wanted, half) if self._by_turns else wanted
 
     @property
     def _apart(self) -> bool:
@@ -173,8 +176,9 @@ class Worker(Hands):
         return self._pace.apart and self._gear.engine.is_parallel
 
     def _ahead(self) -> int:
-        """Not of jobs under limits: they would be kept from others, and take up room when ended."""
-        if self._pushes or self._care.is_wary or self._outlook.due & self._outlook.shared:
+        """Not where a limit leaves little room: they would be kept from others, and take up room
+        when ended."""
+        if self._pushes or self._care.is_wary or time.monotonic() < self._tight_until:
             return 0
         return self._pace.ahead
 
@@ -200,7 +204,9 @@ class Worker(Hands):
             await self._lease_over.wait()
             is_known = time.monotonic() - self._looked_at < self._bounds.look_seconds
             if self._under_way and self._by_turns and is_known and not self._stopping:
-                claimed, _ = await self._exchange(self._wanted())
+                # Under limits one claim at a time: a second would find them held by the first.
+                is_limited = self._outlook.due & self._outlook.limited
+                claimed, _ = await self._exchange(0 if is_limited else self._wanted())
                 self._take_in(claimed)
                 self._wake.set()
 
@@ -277,7 +283,6 @@ class Worker(Hands):
             worker=self.name,
             lease_seconds=self._lease_seconds,
             wanted=wanted,
-            room=max(0, self._room() - len(self._hand)),
             # Where each has a lease, those that are fetched ahead have leases that are not begun.
             begun=0 if self._apart and len(self._hand) >= self._room() else self._concurrency,
             pushes=self._pushes,
@@ -295,6 +300,8 @@ class Worker(Hands):
         if exchange.lost is not None:
             self._lost.append(exchange.lost)
         over_at = time.monotonic()
+        if self._outlook.due & self._outlook.tight:
+            self._tight_until = over_at + HAND_SECONDS
         self._pace.exchanged(over_at - now, over_at, idle=not self._running)
         if looked_at < now:
             self._bounds.looked(over_at - looked_at)

@@ -1,38 +1,65 @@
--- Take due jobs from these lanes of one level, up to `quota` from each and `limit` in all, in the
--- order of the lanes, under one new lease.
-with took as (
+-- Take due jobs of one level, from each of these lanes up to its quota. Those of each limited group
+-- have a lease of their own, by which they are counted; all others share one, with the label `rest`.
+-- The first `started` of them begin at once. `apart`: a lease for each.
+with lane as materialized (
+    select * from json_to_recordset(cast(:doc as json)) as d (
+        lane text, quota integer, is_limited boolean
+    )
+),
+took as (
     delete from oncely.ready where ctid = any (array(
         select due.ctid
-        from json_array_elements_text(cast(:doc as json)) with ordinality d (lane, n)
-        cross join lateral (
+        from lane d cross join lateral (
             select r.ctid from oncely.ready r
             where r.queue = :queue and r.priority = :priority and r.lane = d.lane
                 and r.due_at <= (select clock_timestamp())
-            order by r.due_at, r.id limit :quota
+            order by r.due_at, r.id limit d.quota
             for update skip locked
         ) due
-        limit :limit
     ))
-    returning id, due_at, attempts, crashes, defers
+    returning id, lane, due_at, attempts, crashes, defers
 ),
-clock as materialized (select clock_timestamp() as now),
+ranked as (
+    select t.*, row_number() over (order by t.label, t.due_at, t.id) as n
+    from (
+        select took.*, case when took.lane in (select d.lane from lane d where d.is_limited)
+            then substr(took.lane, 3) else '' end as label
+        from took
+    ) t
+),
+-- The epochs are known before the rows are written: to join the jobs with what was written would
+-- compare each with each.
+lease as materialized (
+    select nextval('oncely.lease_epoch_seq') as epoch, min(r.label) as label, c.now,
+        count(*) filter (where r.n <= :started) as started,
+        array_agg(r.id) as ids, array_agg(r.due_at) as due_ats, array_agg(r.attempts) as attempts,
+        array_agg(r.crashes) as crashes, array_agg(r.defers) as defers
+    from (select * from ranked order by n) r,
+        (select clock_timestamp() as now offset 0) c
+    group by r.label, c.now, case when :apart then r.id end
+),
 held as (
     insert into oncely.lease (
-        nonce, worker, queue, group_key, ids, started, claimed_at, expires_at
-    )
-    select :nonce, :worker, :queue, cast(:group_key as text), array_agg(t.id order by t.due_at, t.id),
-        count(*), c.now, c.now + :lease_us * interval '1 microsecond'
-    from took t, clock c
-    group by c.now
-    returning epoch, nonce, claimed_at
+        epoch, nonce, worker, queue, group_key, ids, started, claimed_at, expires_at
+    ) overriding system value
+    select l.epoch, :nonce, :worker, :queue,
+        case l.label when '' then cast(:rest as text) else l.label end, l.ids, l.started, l.now,
+        l.now + :lease_us * interval '1 microsecond'
+    from lease l
 )
-select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.group_key, j.payload::text, t.attempts,
-    t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
-    date_part('epoch', h.claimed_at - j.created_at), q.retry::text, q.timeout_seconds,
-    date_part('epoch', h.claimed_at - t.due_at),
+select t.id::text, t.epoch, cast(:nonce as bigint), j.kind, j.queue, j.group_key, j.payload::text,
+    t.attempts, t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
+    date_part('epoch', t.now - j.created_at), q.retry::text, q.timeout_seconds,
+    date_part('epoch', t.now - t.due_at),
     j.unique_key is not null, j.priority, j.traceparent
-from held h cross join took t
+-- In order before the wide rows are made, which would cost more to sort.
+from (
+    select l.epoch, l.now, m.*
+    from lease l cross join lateral unnest(l.ids, l.due_ats, l.attempts, l.crashes, l.defers)
+        with ordinality m (id, due_at, attempts, crashes, defers, place)
+    order by l.epoch, m.place
+) t
 -- One by one, whatever was the size of the table when this was planned.
 cross join lateral (select * from oncely.job k where k.id = t.id offset 0) j
 left join oncely.queue q on q.name = j.queue
-order by t.due_at, t.id
+order by t.epoch, t.place

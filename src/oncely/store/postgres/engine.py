@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 import time
@@ -120,18 +119,19 @@ class PostgresEngine:
         raise AssertionError("unreachable: the last try returns or raises")
 
     def _run_on(self, connection: WireConnection, plan: Plan[T], access: Access) -> T:
-        def ask(statement: Statement) -> list[Row]:
-            return self._ask(connection, statement)
-
         try:
             first = next(plan)
+            rows = self._ask_whole(connection, first)
+            if rows is not None:
+                plan.send(rows)  # which is the end, for it wants nothing else
+                raise AssertionError("unreachable: a whole form left something to ask for")
         except StopIteration as end:
             value: T = end.value
             return value
-        rows = self._ask_whole(connection, first)
-        if rows is not None:
-            answers = iter([rows])  # one, for it wants nothing else
-            return run(plan, lambda _: next(answers), first)
+
+        def ask(statement: Statement) -> list[Row]:
+            return self._ask(connection, statement)
+
         if access != "transaction":
             return run(plan, ask, first)
         with connection.transaction():
@@ -142,7 +142,8 @@ class PostgresEngine:
         calls are likely to meet it too."""
         if not isinstance(statement, Quick):
             return None
-        if time.monotonic() < self._whole_after.get(statement.name, -math.inf):
+        after = self._whole_after.get(statement.name)
+        if after is not None and time.monotonic() < after:
             return None
         form = statement.whole()
         if form is None:

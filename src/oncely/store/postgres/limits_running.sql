@@ -1,4 +1,4 @@
--- How many jobs run under each of these limits. Leases of several groups count by their jobs:
+-- How many jobs run under each of these limits on that. Leases of several groups count by their jobs:
 -- only those from before the limit was set can hold any of its group.
 select f.scope, f.name, coalesce(case f.scope
     when 'queue' then (
@@ -19,3 +19,4 @@ from json_to_recordset(cast(:doc as json)) as w (scope text, name text)
 cross join lateral (
     select x.* from oncely.flow_limit x where x.scope = w.scope and x.name = w.name limit 1
 ) f
+where f.concurrency is not null

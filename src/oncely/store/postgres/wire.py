@@ -29,8 +29,8 @@ class WireConnection(psycopg.Connection[Row]):
     def do(self, statement: Wired, prepared: Prepared) -> int:
         """How many rows it has written."""
         values = [statement.params[name] for name in prepared.names]
-        formats = [int(isinstance(value, bytes)) for value in values]
-        wired = [value.encode() if isinstance(value, str) else value for value in values]
+        formats = [type(value) is bytes for value in values]
+        wired = [value.encode() if type(value) is str else value for value in values]
         # What is prepared may be gone, and in a transaction to find that out would be its end.
         if self.prepare_threshold is None or self.pgconn.transaction_status != _IDLE:
             self.pgconn.send_query_params(prepared.text.encode(), wired, param_formats=formats)

@@ -17,6 +17,7 @@ from oncely.store.plan import Plan
 from oncely.store.remote import wire
 from oncely.store.remote.carry import carries, restored
 from oncely.store.remote.server import Server
+from oncely.store.swap import Completed
 from oncely.store.traffic import Sample
 
 _EVERY: Final = "*"
@@ -27,7 +28,7 @@ def survey(_: Server, outlook: Outlook, queues: Sequence[str] | None) -> None:
     """The exchange finds out; here it is only said where it may look."""
     outlook.levels, outlook.wait_seconds = {}, None
     outlook.due = {_EVERY} if queues is None else set(queues)
-    outlook.shared = set(outlook.due)
+    outlook.shared, outlook.tight = set(outlook.due), set(outlook.due)
 
 
 @carries(deliver.exchange)
@@ -40,7 +41,9 @@ def exchange(
     lease_seconds: float,
     limit: int,
     again: bool,
+    over: Sequence[Sequence[Completed]] = (),
 ) -> deliver.Exchanged:
+    done = [*done, *(deliver.completed(end) for lease in over for end in lease)]
     refused: set[str] = set()
     first = [*done]
     while len(first) > wire.EXCHANGE_LIMIT:

@@ -1,22 +1,57 @@
--- Take due jobs from these lanes of one level, up to `quota` from each and `limit` in all, in the
--- order of the lanes, under one new lease.
--- Where nothing was due, last_insert_rowid() is an older lease's: changes() tells.
+-- Take due jobs of one level, from each of these lanes up to its quota. Those of each limited group
+-- have a lease of their own, by which they are counted; all others share one, with the label `rest`.
+-- The first `started` of them begin at once. `quota` is the highest of all, for a limit can name no
+-- column. The leases that were made, at most so many as `most` says, are the newest, those under
+-- this number after the epoch `since`.
 insert into oncely_lease (nonce, worker, queue, group_key, ids, started, claimed_at, expires_at)
-select :nonce, :worker, :queue, :group_key, json_group_array(t.id), count(*), t.now,
+select :nonce, :worker, :queue, :rest, json_group_array(t.id), min(count(*), :started), t.now,
     t.now + :lease_us
 from (
     select m.value as id, c.now
     from oncely_clock c cross join json_each(:doc) d cross join json_each((
         select json_group_array(x.id) from (
             select r.id from oncely_ready r
-            where r.queue = :queue and r.priority = :priority and r.lane = d.value
-                and r.due_at <= c.now
+            where r.queue = :queue and r.priority = :priority
+                and r.lane = json_extract(d.value, '$.lane') and r.due_at <= c.now
             order by r.due_at, r.id limit :quota
         ) x
     )) m
-    limit :limit
+    where not json_extract(d.value, '$.is_limited') and m.key < json_extract(d.value, '$.quota')
 ) t
 group by t.now;
+
+insert into oncely_lease (nonce, worker, queue, group_key, ids, started, claimed_at, expires_at)
+with took as materialized (
+    select d.key as n, substr(json_extract(d.value, '$.lane'), 3) as label, c.now, (
+        select json_group_array(m.value)
+        from json_each((
+            select json_group_array(x.id) from (
+                select r.id from oncely_ready r
+                where r.queue = :queue and r.priority = :priority
+                    and r.lane = json_extract(d.value, '$.lane') and r.due_at <= c.now
+                order by r.due_at, r.id limit :quota
+            ) x
+        )) m
+        where m.key < json_extract(d.value, '$.quota')
+    ) as ids
+    from oncely_clock c cross join json_each(:doc) d
+    where json_extract(d.value, '$.is_limited')
+),
+before as materialized (
+    select coalesce(sum(json_array_length(l.ids)), 0) as jobs
+    from oncely_lease l
+    where l.epoch > (select q.seq - :most from sqlite_sequence q where q.name = 'oncely_lease')
+        and l.epoch > :since and l.nonce = :nonce
+),
+room as (select :started - before.jobs as jobs from before)
+select :nonce, :worker, :queue, t.label, t.ids, max(0, min(json_array_length(t.ids),
+    (select room.jobs from room) - (
+        select coalesce(sum(json_array_length(x.ids)), 0) from took x where x.n < t.n
+    )
+)), t.now, t.now + :lease_us
+from took t
+where json_array_length(t.ids) > 0
+order by t.n;
 
 delete from oncely_ready
 where (queue, priority, lane, due_at, id) in (
@@ -25,7 +60,8 @@ where (queue, priority, lane, due_at, id) in (
     from oncely_lease l cross join json_each(l.ids) m
     cross join oncely_job j on j.id = m.value
     cross join oncely_standing s on s.job_id = m.value
-    where l.epoch = last_insert_rowid() and l.nonce = :nonce and changes() > 0
+    where l.epoch > (select q.seq - :most from sqlite_sequence q where q.name = 'oncely_lease')
+        and l.epoch > :since and l.nonce = :nonce
 );
 
 select j.id, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload, s.attempts, s.crashes, s.defers,
@@ -36,5 +72,6 @@ from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_job j on j.id = m.value
 cross join oncely_standing s on s.job_id = m.value
 left join oncely_queue q on q.name = j.queue
-where l.epoch = last_insert_rowid() and l.nonce = :nonce and changes() > 0
-order by m.key
+where l.epoch > (select q.seq - :most from sqlite_sequence q where q.name = 'oncely_lease')
+    and l.epoch > :since and l.nonce = :nonce
+order by l.epoch, m.key

@@ -1,4 +1,4 @@
--- How many jobs run under each of these limits. Leases of several groups count by their jobs:
+-- How many jobs run under each of these limits on that. Leases of several groups count by their jobs:
 -- only those from before the limit was set can hold any of its group.
 select f.scope, f.name, case f.scope
     when 'queue' then coalesce((
@@ -14,3 +14,4 @@ select f.scope, f.name, case f.scope
 end
 from json_each(:doc) w cross join oncely_flow_limit f
     on f.scope = json_extract(w.value, '$.scope') and f.name = json_extract(w.value, '$.name')
+where f.concurrency is not null
