@@ -104,6 +104,38 @@ def test_who_is_told_to_stop_waits_for_both_and_hands_back_what_they_claimed(
     assert left(app) == (0, JOBS - len(ran))
 
 
+def test_what_the_one_beside_settles_while_the_worker_stops_is_settled_once(
+    app: Oncely, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under limits it claims nothing. It goes on after the other one has come to its end."""
+    if engine_of(app) == "sqlite":
+        pytest.skip("one writer at a time")
+    ran: Counter[int] = Counter()
+    app.set_queue("default", concurrency=100_000)
+    worker = app.worker()
+
+    @app.job("quick")
+    async def quick(ctx: Context, n: int) -> None:
+        ran[n] += 1
+
+    app.enqueue_many(NewJob("quick", n) for n in range(JOBS))
+    beside = 0
+
+    def met(under_way: int) -> None:
+        nonlocal beside
+        if under_way == 2 and len(ran) > JOBS / 4:
+            beside += 1
+            worker.stop()
+            time.sleep(20 * SLOW_SECONDS)
+
+    monkeypatch.setattr(app._engine, "run", Slow(app, met).run)
+    worker.run()
+    assert beside
+    assert max(ran.values()) == 1
+    assert left(app) == (0, JOBS - len(ran))
+    assert sql(app, "select count(*) from oncely.repeat") == [(0,)]
+
+
 def test_an_error_of_the_one_beside_ends_the_worker(
     app: Oncely, ran: Counter[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

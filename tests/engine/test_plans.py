@@ -80,6 +80,7 @@ PARAMS: dict[str, Any] = {
     "role": "reader", "password": "x", "stamp": "x", "who": "ann", "idle_us": 1,
     "outcome": "same", "recognised": 1, "repeated": 1, "execution_id": "x", "found": "{}",
     "stopped": False, "first": "g:", "second": "g:", "plain": True, "rest": "", "most": 2,
+    "is_checked": False,
 }  # fmt: skip
 SMALL = {
     "lease",

@@ -43,12 +43,14 @@ def ended(claimed: Sequence[Claimed], results: Sequence[object] | None = None) -
 
 
 def swapped(app: Oncely, *leases: Lease, queue: str | None = None, limit: int = 0) -> Swapped:
-    answer = app._engine.run(
-        lambda _: swap(
-            leases, queue=queue, worker="w2", nonce=99, lease_seconds=60, limit=limit, started=limit
-        ),
-        "write",
-    )
+    wanted: list[Statement] = []
+    if queue is not None:
+        wanted.append(
+            claim_statement(
+                queue, worker="w2", nonce=99, lease_seconds=60, limit=limit, started=limit
+            )
+        )
+    answer = app._engine.run(lambda _: swap(leases, wanted), "write")
     assert answer is not None
     return answer
 

@@ -42,13 +42,12 @@ def test_a_share_goes_by_the_order_of_the_lanes() -> None:
 
 
 def test_a_limit_is_tight_where_little_is_left_of_it() -> None:
-    assert not UNLIMITED.is_tight(9)
-    assert not Limit(held=True, concurrency=10, running=5).is_tight(5)
-    assert Limit(held=True, concurrency=10, running=6).is_tight(5)
-    assert Limit(held=True, concurrency=10, running=10).is_tight(0)
-    assert Limit(held=True, rate=(1_000, 1.0), tokens=900).is_tight(1)
-    assert not Limit(held=True, paused=True, rate=(1_000, 1.0)).is_tight(0)
-    assert not Limit(held=False).is_tight(0)
+    assert not UNLIMITED.is_tight
+    assert not Limit(held=True, concurrency=10, running=5).is_tight
+    assert Limit(held=True, concurrency=10, running=6).is_tight
+    assert Limit(held=True, rate=(1_000, 1.0), tokens=900).is_tight
+    assert not Limit(held=True, paused=True, rate=(1_000, 1.0)).is_tight
+    assert not Limit(held=False).is_tight
 
 
 def test_room() -> None:

@@ -36,7 +36,7 @@ ONLY_ONE_ENGINE = {
 ONLY_POSTGRES = {
     # SQLite has no dead entries to step over, and one writer at a time in any case
     "claim": {"bounds", "apart"},
-    "claim_lanes": {"apart"},
+    "claim_lanes": {"apart", "is_checked"},
 }
 
 ONLY_SQLITE = {

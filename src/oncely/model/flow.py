@@ -77,13 +77,14 @@ class Limit(msgspec.Struct, frozen=True):
         count, seconds = self.rate
         return max(0.0, (1 - self.tokens) * seconds / count)
 
-    def is_tight(self, taken: int) -> bool:
-        """After so many were taken: whether one that is not begun at once could be in another's
-        way."""
+    @property
+    def is_tight(self) -> bool:
+        """Whether a job that is taken and not begun at once could be in another's way: more than
+        half of the room is used, or only so many may begin in a time."""
         if not self.held or self.paused:
             return False
-        few = self.concurrency is not None and self.concurrency - self.running < max(1, taken)
-        return few or self.rate is not None
+        is_half = self.concurrency is not None and 2 * self.running > self.concurrency
+        return is_half or self.rate is not None
 
     def taken(self, jobs: int) -> Limit:
         tokens = self.tokens - jobs if self.rate is not None else self.tokens

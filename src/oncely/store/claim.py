@@ -12,6 +12,10 @@ import msgspec
 
 from oncely.store.plan import Plan, Row, Statement
 
+PLAIN: Final = ""
+"""The lane of the jobs without a group."""
+GROUPS: Final = "g:"
+"""The lane of a group is this and its key."""
 NO_BOUNDS: Final[Mapping[int, int]] = MappingProxyType({})
 QUEUES: Final = 1_000
 """So many queues are looked at in one exchange; each has a nonce of its own."""
@@ -54,6 +58,10 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     @property
     def attempt(self) -> int:
         return self.attempts + 1
+
+    @property
+    def lane(self) -> str:
+        return PLAIN if self.group_key is None else f"{GROUPS}{self.group_key}"
 
     @property
     def execution_id(self) -> str:

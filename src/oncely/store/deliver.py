@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, assert_never, cast
 
 import msgspec
@@ -162,10 +162,11 @@ def exchange(
     again: bool,
     pushes: bool = False,
     apart: bool = False,
+    bounds: Callable[[str], Mapping[tuple[int, str], int]] = lambda _: {},
 ) -> Plan[Exchanged]:
     """Settle the leases that are `over` and what else is done, and claim up to `limit` jobs where
     the outlook says that some are due, in one transaction. The first `begun` of them (all, if not
-    said) begin at once; `apart`: each has a lease of its own."""
+    said) begin at once; `apart`: each has a lease of its own; `bounds` of a queue: see Claim."""
     if over:
         given_back = set() if again else {epoch for (epoch,) in (yield settle_whole(over))}
         kept = [lease for lease in over if lease[0].claimed.fence.epoch not in given_back]
@@ -183,6 +184,7 @@ def exchange(
                 break
             left = msgspec.structs.replace(wanted.after(claimed), queue=queue, nonce=nonce + n)
             if queue in outlook.shared:
+                left = msgspec.structs.replace(left, bounds=bounds(queue))
                 claimed += yield from claim_shared(outlook, left)
             else:
                 claimed += yield from claim(

@@ -7,18 +7,16 @@ the index, however many they are. Who claims goes round the lanes, and goes on w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from oncely.model.flow import UNLIMITED, Limit, share
-from oncely.store.claim import Claimed, claimed_rows
-from oncely.store.limits import Named, hold, spend
+from oncely.store.claim import GROUPS, PLAIN, Claimed, claimed_rows
+from oncely.store.limits import Named, hold, limits_hold, spend
 from oncely.store.plan import Plan, Statement, Together, document
 
-PLAIN: Final = ""
-_FIRST: Final = "g:"
 _LAST: Final = "h"
 _FILE_LIMIT: Final = 1_000
 _VISIT_LIMIT: Final = 1_000
@@ -38,6 +36,9 @@ class Claim(msgspec.Struct, frozen=True):
     limit: int
     begun: int | None = None
     apart: bool = False
+    bounds: Mapping[tuple[int, str], int] = {}
+    """For a priority and a lane, how many microseconds ago the first of its jobs can have been
+    due."""
     since: int = 0
     """Its leases up to this epoch are known."""
 
@@ -63,6 +64,10 @@ class Outlook(msgspec.Struct):
     """The queues in which it met one with little room."""
     due: set[str] = set()
     cursors: dict[tuple[str, int], str] = {}
+    rings: dict[tuple[str, int], list[str]] = {}
+    """All lanes of a level, in order, in which jobs were when it was looked at."""
+    even: set[tuple[str, int]] = set()
+    """The levels whose lanes all gave their part, so that one turn was enough."""
     wait_seconds: float | None = None
     """When something changes by time alone: a job becomes due, a rate allows another one."""
     unfinished: bool = False
@@ -80,6 +85,7 @@ def survey(outlook: Outlook, queues: Sequence[str] | None, *, pushed: bool = Fal
     levels: dict[str, list[int]] = {}
     shared, due = set(), set()
     outlook.wait_seconds, outlook.unfinished = None, False
+    outlook.rings = {}
     for queue, priority, due_us, grouped, filed, limited, to_push in rows:
         if bool(to_push) != pushed or (queues is not None and queue not in queues):
             continue
@@ -112,7 +118,7 @@ class _Limits:
     def __init__(self, queue: str) -> None:
         self._queue: Named = ("queue", queue)
         self._known: dict[Named, Limit] = {}
-        self._taken: Counter[Named] = Counter()
+        self._used: set[Named] = set()
         self._held: set[Named] = set()
 
     @property
@@ -133,10 +139,10 @@ class _Limits:
         for name in (self._queue, _group(lane)):
             if name in self._known:
                 self._known[name] = self._known[name].taken(jobs)
-                self._taken[name] += jobs
+                self._used.add(name)
 
     def spend(self) -> Plan[None]:
-        yield from spend({name: self._known[name] for name in self._taken})
+        yield from spend({name: self._known[name] for name in self._used})
 
     def tell(self, outlook: Outlook) -> None:
         """When it is worth to look again, and how."""
@@ -144,7 +150,7 @@ class _Limits:
             if not limit.room(1):
                 outlook.wait(limit.wait_seconds())
         queue = self._queue[1]
-        tight = any(limit.is_tight(self._taken[name]) for name, limit in self._known.items())
+        tight = any(limit.is_tight for limit in self._known.values())
         for queues, is_so in ((outlook.limited, bool(self._known)), (outlook.tight, tight)):
             (queues.add if is_so else queues.discard)(queue)
 
@@ -152,7 +158,7 @@ class _Limits:
 def _claim_level(
     outlook: Outlook, limits: _Limits, claim: Claim, priority: int
 ) -> Plan[list[Claimed]]:
-    ring = _Ring(claim.queue, priority, outlook.cursors.get((claim.queue, priority), PLAIN))
+    ring = _Ring(outlook, claim.queue, priority)
     found: list[Claimed] = []
     size, visited = max(_WINDOW, min(claim.limit, _WINDOW_LIMIT)), 0
     while len(found) < claim.limit and visited < _VISIT_LIMIT:
@@ -169,6 +175,10 @@ def _claim_level(
         outlook.cursors[claim.queue, priority] = last
     else:
         outlook.unfinished = outlook.unfinished or not found
+    if ring.is_remembered and len(found) < claim.limit:
+        outlook.unfinished = True
+        outlook.rings.pop((claim.queue, priority), None)
+    ring.tell(found, claim.limit)
     return found
 
 
@@ -183,7 +193,7 @@ def _claim_window(
         if not quotas:
             break
         got = yield from _take(claim.after(found), limits, priority, quotas)
-        counts = Counter(map(_lane, got))
+        counts = Counter(job.lane for job in got)
         for lane, count in counts.items():
             limits.take(lane, count)
         found += got
@@ -199,12 +209,28 @@ def _take(
     claim: Claim, limits: _Limits, priority: int, quotas: dict[str, int]
 ) -> Plan[list[Claimed]]:
     limited = limits.of_lanes(quotas)
+    return claimed_rows((yield _claim_lanes(claim, priority, quotas, limited, is_checked=True)))
+
+
+def _claim_lanes(
+    claim: Claim,
+    priority: int,
+    quotas: dict[str, int],
+    limited: Container[str],
+    *,
+    is_checked: bool,
+) -> Statement:
     lanes = [
-        {"lane": lane, "quota": quota, "is_limited": lane in limited}
+        {
+            "lane": lane,
+            "quota": quota,
+            "is_limited": lane in limited,
+            "ago_us": claim.bounds.get((priority, lane)),
+        }
         for lane, quota in quotas.items()
     ]
     has_groups = any(lane != PLAIN and lane not in limited for lane in quotas)
-    rows = yield document(
+    return document(
         "claim_lanes",
         lanes,
         queue=claim.queue,
@@ -218,37 +244,96 @@ def _take(
         worker=claim.worker,
         nonce=claim.nonce,
         lease_us=claim.lease_us,
+        is_checked=is_checked,
     )
-    return claimed_rows(rows)
 
 
-def _lane(job: Claimed) -> str:
-    return PLAIN if job.group_key is None else f"{_FIRST}{job.group_key}"
+class AtOnce(msgspec.Struct, frozen=True):
+    """A claim from a queue with groups or limits that needs no answer in between: from the lanes
+    that are known, the same part of each. What it finds no room for is left to another claim."""
+
+    claim: Claim
+    statements: list[Statement]
+
+    def tell(self, outlook: Outlook, claimed: Sequence[Claimed]) -> None:
+        if len(claimed) < self.claim.limit:
+            outlook.unfinished = True
+            outlook.even.difference_update([k for k in outlook.even if k[0] == self.claim.queue])
+
+
+def at_once(outlook: Outlook, claim: Claim) -> AtOnce | None:
+    """If the last claim was one that could have been made so. For PostgreSQL, outside of a
+    transaction."""
+    key = (claim.queue, outlook.levels[claim.queue][0])
+    ring = outlook.rings.get(key)
+    if ring is None or key not in outlook.even or claim.queue in outlook.tight:
+        return None
+    quotas = share(_around(ring, outlook.cursors.get(key, PLAIN)), {}, claim.limit)
+    outlook.cursors[key] = list(quotas)[-1]
+    statements = [_claim_lanes(claim, key[1], quotas, (), is_checked=False)]
+    if claim.queue in outlook.limited:
+        names = [("queue", claim.queue), *(_group(lane) for lane in quotas if lane != PLAIN)]
+        statements.insert(0, limits_hold(names))
+    return AtOnce(claim, statements)
+
+
+def _around(ring: Iterable[str], cursor: str) -> list[str]:
+    """From the one after the cursor to the cursor itself."""
+    return sorted(ring, key=lambda lane: (lane <= cursor, lane))
 
 
 def _group(lane: str) -> Named:
-    return ("group", lane.removeprefix(_FIRST))
+    return ("group", lane.removeprefix(GROUPS))
 
 
 class _Ring:
-    """The lanes of one level, from the one after the cursor around to the cursor itself."""
+    """The lanes of one level, from the one after the cursor around to the cursor itself. Few are
+    remembered until the next look at everything: who searches them must step over all that was
+    claimed meanwhile."""
 
-    def __init__(self, queue: str, priority: int, cursor: str) -> None:
-        self._level = {"queue": queue, "priority": priority}
-        self._cursor = cursor
-        self._first = max(cursor, _FIRST)
+    def __init__(self, outlook: Outlook, queue: str, priority: int) -> None:
+        self._outlook = outlook
+        self._key = (queue, priority)
+        self._cursor = outlook.cursors.get(self._key, PLAIN)
+        self._first = max(self._cursor, GROUPS)
         self._is_plain_left = True
-        self._second = _FIRST
+        self._second = GROUPS
         self._is_begun = self._is_over = False
+        self.is_remembered = False
 
     def window(self, size: int) -> Plan[list[str]]:
         if self._is_over:
             return []
+        known = self._outlook.rings.get(self._key)
+        if known is not None and not self._is_begun:
+            self._is_begun = self._is_over = self.is_remembered = True
+            return _around(known, self._cursor)
+        lanes = yield from self._find(size)
+        if len(lanes) < size:
+            self._is_over = True
+            if not self._is_begun:
+                self._outlook.rings[self._key] = sorted(lanes)
+        self._is_begun = True
+        return lanes
+
+    def tell(self, found: Sequence[Claimed], limit: int) -> None:
+        """Whether all lanes gave their part."""
+        lanes = self._outlook.rings.get(self._key, ())
+        counts = Counter(job.lane for job in found)
+        is_even = lanes and len(found) == limit and len(counts) == min(len(lanes), limit)
+        if is_even and max(counts.values()) - min(counts.values()) <= 1:
+            self._outlook.even.add(self._key)
+        else:
+            self._outlook.even.discard(self._key)
+
+    def _find(self, size: int) -> Plan[list[str]]:
+        queue, priority = self._key
+        level = {"queue": queue, "priority": priority}
         parts = [
             Statement(
                 "ring",
                 {
-                    **self._level,
+                    **level,
                     "first": self._first,
                     "plain": self._is_plain_left,
                     "second": self._second,
@@ -258,13 +343,12 @@ class _Ring:
             )
         ]
         if not self._is_begun:
-            parts.insert(0, Statement("file", {**self._level, "limit": _FILE_LIMIT}))
+            parts.insert(0, Statement("file", {**level, "limit": _FILE_LIMIT}))
         *_, (rows,) = yield Together(parts=parts)
         lanes = [lane for (lane,) in rows]
-        self._is_begun, self._is_over = True, len(lanes) < size
         if lanes and lanes[-1] > self._cursor:
             self._first = lanes[-1]
         elif lanes:
             self._first, self._is_plain_left = _LAST, False
-            self._second = max(lanes[-1], _FIRST)
+            self._second = max(lanes[-1], GROUPS)
         return lanes

@@ -149,9 +149,9 @@ def hold(names: Iterable[Named]) -> Plan[dict[Named, Limit]]:
     What runs is counted in a statement of its own: one that begins before the lock is there may
     not see the claim that held it before.
     """
-    wanted = [{"scope": scope, "name": name} for scope, name in names]
+    wanted = list(names)
     (held,), (running,) = yield Together(
-        parts=[document("limits_hold", wanted), document("limits_running", wanted)]
+        parts=[limits_hold(wanted), document("limits_running", _records(wanted))]
     )
     count_of = {(scope, name): running for scope, name, running in running}
     return {
@@ -168,6 +168,14 @@ def hold(names: Iterable[Named]) -> Plan[dict[Named, Limit]]:
         else Limit(held=False)
         for scope, name, is_held, paused, concurrency, count, seconds, tokens, at_us in held
     }
+
+
+def limits_hold(names: Iterable[Named]) -> Statement:
+    return document("limits_hold", _records(names))
+
+
+def _records(names: Iterable[Named]) -> list[dict[str, str]]:
+    return [{"scope": scope, "name": name} for scope, name in names]
 
 
 def spend(limits: Mapping[Named, Limit]) -> Plan[None]:

@@ -6,13 +6,13 @@ It is one round trip and one commit, and it touches nothing that it does not hav
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
 
-from oncely.store.claim import NO_BOUNDS, Claimed, claim_statement, claimed_rows
+from oncely.store.claim import Claimed, claimed_rows
 from oncely.store.plan import Plan, Statement, Together, document
 
 NOTHING = "null"
@@ -37,43 +37,19 @@ class Swapped(msgspec.Struct, frozen=True):
 
 
 def swap(
-    leases: Sequence[Sequence[Completed]],
-    *,
-    queue: str | None,
-    worker: str,
-    nonce: int,
-    lease_seconds: float,
-    limit: int,
-    started: int,
-    bounds: Mapping[int, int] = NO_BOUNDS,
-    pushes: bool = False,
-    apart: bool = False,
-    again: bool = False,
+    leases: Sequence[Sequence[Completed]], claim: Sequence[Statement] = (), *, again: bool = False
 ) -> Plan[Swapped | None]:
-    """Give back leases and claim from `queue`, if one is named: all of it, or nothing.
+    """Give back leases and make a claim, whose last statement takes the jobs: all of it or nothing.
 
     None if it was sent before and the answer was lost: then an exchange finds out what there is.
     """
     if again:
         return None
-    wanted = [settle_whole(leases)] if leases else []
-    if queue is not None:
-        wanted.append(
-            claim_statement(
-                queue,
-                worker=worker,
-                nonce=nonce,
-                lease_seconds=lease_seconds,
-                limit=limit,
-                started=started,
-                bounds=bounds,
-                pushes=pushes,
-                apart=apart,
-            )
-        )
-    answers = [rows for (rows,) in (yield Together(parts=wanted))]
-    claimed = claimed_rows(answers.pop()) if queue is not None else []
-    return Swapped({epoch for rows in answers for (epoch,) in rows}, claimed)
+    settles = [settle_whole(leases)] if leases else []
+    answers = [rows for (rows,) in (yield Together(parts=[*settles, *claim]))]
+    claimed = claimed_rows(answers[-1]) if claim else []
+    settled = {epoch for (epoch,) in answers[0]} if leases else set()
+    return Swapped(settled, claimed)
 
 
 def settle_whole(leases: Sequence[Sequence[Completed]]) -> Statement:

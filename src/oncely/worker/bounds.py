@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
 
-from oncely.store.claim import Claimed
+from oncely.store.claim import PLAIN, Claimed
 
 _SLACK_SECONDS: Final = 0.5
 _LATE_SECONDS: Final = 0.1
@@ -25,10 +25,10 @@ _LOOK_SHARE: Final = 20
 
 
 class Bounds:
-    """When the last job that was claimed from each level was due, on our own clock."""
+    """When the last job that was claimed from each lane was due, on our own clock."""
 
     def __init__(self) -> None:
-        self._due_at: dict[tuple[str, int], float] = {}
+        self._due_at: dict[tuple[str, int, str], float] = {}
         self._forgot_at = -math.inf
         self.look_seconds = _LOOK_SECONDS
 
@@ -48,21 +48,41 @@ class Bounds:
         return self.look_seconds > _LOOK_SECONDS
 
     def claimed(self, jobs: Sequence[Claimed], asked_at: float) -> None:
-        """The last of a level counts. `asked_at` is before the store read its clock, so that the
-        bound is early rather than late."""
+        """From a plain queue, in order: the last of a level counts. `asked_at` is before the store
+        read its clock, so that the bound is early rather than late."""
         if asked_at < self._forgot_at:
             return
         if jobs and jobs[0].priority == jobs[-1].priority:
             jobs = jobs[-1:]
         for before, job in zip_longest(jobs, jobs[1:]):
             if job is None or job.priority != before.priority:
-                due_at = asked_at - max(before.waited_seconds, 0.0)
-                self._due_at[before.queue, before.priority] = due_at
+                self._due_at[before.queue, before.priority, PLAIN] = _due_at(before, asked_at)
+
+    def claimed_shared(self, jobs: Sequence[Claimed], asked_at: float) -> None:
+        """In any order: the last of each lane counts."""
+        if asked_at < self._forgot_at:
+            return
+        last: dict[tuple[str, int, str], float] = {}
+        for job in jobs:
+            key = (job.queue, job.priority, job.lane)
+            due_at = _due_at(job, asked_at)
+            if due_at > last.get(key, -math.inf):
+                last[key] = due_at
+        self._due_at |= last
 
     def of(self, queue: str, now: float) -> dict[int, int]:
-        """For each level, how many microseconds ago the first job can have been due."""
+        """For each level, how many microseconds ago the first job without a group can have been
+        due."""
+        lanes = self.of_lanes(queue, now)
+        return {priority: ago_us for (priority, lane), ago_us in lanes.items() if lane == PLAIN}
+
+    def of_lanes(self, queue: str, now: float) -> dict[tuple[int, str], int]:
         return {
-            priority: round(max(now - due_at + _LATE_SECONDS, _SLACK_SECONDS) * 1_000_000)
-            for (name, priority), due_at in self._due_at.items()
+            (priority, lane): round(max(now - due_at + _LATE_SECONDS, _SLACK_SECONDS) * 1_000_000)
+            for (name, priority, lane), due_at in self._due_at.items()
             if name == queue
         }
+
+
+def _due_at(job: Claimed, asked_at: float) -> float:
+    return asked_at - max(job.waited_seconds, 0.0)

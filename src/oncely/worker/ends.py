@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from oncely.store.claim import Claimed
 from oncely.store.deliver import Settlement, completed
@@ -13,21 +13,24 @@ Lease = list[Completed]
 
 
 class Ends:
-    """`urgent` once there is something that gains nothing by waiting: a lease that is over, or an
-    end that is not a plain return."""
+    """`urgent` once there is something that gains nothing by waiting: half of what was claimed at a
+    time is over, in leases that are, or an end that is not a plain return."""
 
     def __init__(self) -> None:
         self._left: dict[int, int] = {}
         self._leases: dict[int, Lease] = {}
         self._since: dict[int, float] = {}
         self._singles: list[Settlement] = []
+        self._claimed = 0
+        self._over = 0
         self.urgent = False
 
     @property
     def waiting(self) -> bool:
         return bool(self._leases or self._singles)
 
-    def expect(self, claimed: Iterable[Claimed]) -> None:
+    def expect(self, claimed: Sequence[Claimed]) -> None:
+        self._claimed = len(claimed) or self._claimed
         for job in claimed:
             if job.place == 0:
                 self._left[job.fence.epoch] = job.of
@@ -47,7 +50,8 @@ class Ends:
             self._left[epoch] = left
         else:
             self._left.pop(epoch, None)
-            self.urgent = True
+            self._over += claimed.of
+            self.urgent = self.urgent or 2 * self._over >= self._claimed
 
     def leave(self, claimed: Claimed) -> None:
         """Its end comes from elsewhere."""
@@ -67,7 +71,7 @@ class Ends:
             else:
                 singles += map(completed, lease)
             del self._leases[epoch], self._since[epoch]
-        self.urgent = False
+        self.urgent, self._over = False, 0
         return over, singles
 
     def put_back(self, over: Sequence[Lease], singles: Sequence[Settlement], now: float) -> None:

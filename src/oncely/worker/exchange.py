@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import msgspec
 
 from oncely.store import deliver
-from oncely.store.claim import Claimed, claimed_before
+from oncely.store.claim import Claimed, claim_statement, claimed_before
 from oncely.store.deliver import Settlement, completed
-from oncely.store.lanes import Outlook
-from oncely.store.plan import Plan
+from oncely.store.lanes import AtOnce, Claim, Outlook, at_once
+from oncely.store.plan import Plan, Statement
 from oncely.store.swap import Completed, swap
 from oncely.worker.bounds import Bounds
 from oncely.worker.line import Line
@@ -48,6 +48,7 @@ class Exchange:
         begun: int,
         pushes: bool,
         apart: bool,
+        parallel: bool,
     ) -> None:
         self._outlook = outlook
         self._bounds = bounds
@@ -57,6 +58,7 @@ class Exchange:
         self._begun = begun
         self._pushes = pushes
         self._apart = apart
+        self._parallel = parallel
         self._nonce = secrets.randbits(60)
         self.refused: list[Settlement] = []
         self.source: str | None = None
@@ -66,39 +68,38 @@ class Exchange:
     async def make(
         self, store: Line, over: Sequence[Sequence[Completed]], singles: Sequence[Settlement]
     ) -> list[Claimed]:
-        """The leases that are over and a plain queue in one message; what is left, one by one."""
+        """The leases that are over and a queue in one message, if it can be; what is left, one by
+        one."""
         claimed: list[Claimed] = []
         lost = False
         others = self._outlook.due if self._wanted else set()
-        queue = self._plain_queue()
-        if queue is not None or (over and not others):
-            now = time.monotonic()
-            bounds = {} if queue is None else self._bounds.of(queue, now)
-            swapped = await store.ask(
-                lambda again: swap(
-                    over,
-                    queue=queue,
-                    worker=self._worker,
-                    nonce=self._nonce,
-                    lease_seconds=self._lease_seconds,
-                    limit=self._wanted,
-                    started=self._begun,
-                    bounds=bounds,
-                    pushes=self._pushes,
-                    apart=self._apart,
-                    again=again,
-                ),
-                "write",
-            )
+        now = time.monotonic()
+        queue = self._turn() if others else None
+        is_plain = queue not in self._outlook.shared
+        at_once = None
+        if queue is not None and not is_plain and not singles:
+            # Under a limit what has ended must be settled before the claim, not after it.
+            at_once = self._shared_at_once(queue, now)
+        wanted: list[Statement] = []
+        if at_once is not None:
+            wanted = at_once.statements
+        elif queue is not None and is_plain:
+            wanted.append(self._plain(queue, now))
+        if wanted or (over and not others):
+            swapped = await store.ask(lambda again: swap(over, wanted, again=again), "write")
             lost = swapped is None
             if swapped is not None:
                 claimed = swapped.claimed
-                self.source = queue if claimed else None
-                self._bounds.claimed(claimed, now)
                 over = [
                     lease for lease in over if lease[0].claimed.fence.epoch not in swapped.settled
                 ]
                 others = others - {queue}
+                if at_once is not None:
+                    at_once.tell(self._outlook, claimed)
+                    self._bounds.claimed_shared(claimed, now)
+                else:
+                    self.source = queue if claimed else None
+                    self._bounds.claimed(claimed, now)
             singles = [*singles, *(completed(end) for lease in over for end in lease)]
             over = []
         room = self._wanted - len(claimed) if others else 0
@@ -121,6 +122,7 @@ class Exchange:
     ) -> list[Claimed]:
         # What the swap has claimed must not be found again under this one's number.
         nonce = self._nonce if lost or not claimed else secrets.randbits(60)
+        now = time.monotonic()
         exchanged = await store.ask(
             lambda again: deliver.exchange(
                 singles,
@@ -134,15 +136,42 @@ class Exchange:
                 pushes=self._pushes,
                 apart=self._apart,
                 again=again or lost,
+                bounds=lambda queue: self._bounds.of_lanes(queue, now),
             )
         )
+        self._bounds.claimed_shared(exchanged.claimed, now)
         self.refused = exchanged.refused
         return exchanged.claimed
 
-    def _plain_queue(self) -> str | None:
-        """The queue whose turn it is, if one statement can claim from it."""
-        if not self._wanted:
-            return None
+    def _turn(self) -> str:
+        """The queue whose turn it is."""
         names = sorted(self._outlook.due)
-        name = names[self._nonce % len(names)]
-        return None if name in self._outlook.shared else name
+        return names[self._nonce % len(names)]
+
+    def _plain(self, queue: str, now: float) -> Statement:
+        return claim_statement(
+            queue,
+            worker=self._worker,
+            nonce=self._nonce,
+            lease_seconds=self._lease_seconds,
+            limit=self._wanted,
+            started=self._begun,
+            bounds=self._bounds.of(queue, now),
+            pushes=self._pushes,
+            apart=self._apart,
+        )
+
+    def _shared_at_once(self, queue: str, now: float) -> AtOnce | None:
+        if not self._parallel:
+            return None  # to wait for an answer costs nothing there
+        claim = Claim(
+            queue,
+            self._worker,
+            self._nonce,
+            round(self._lease_seconds * 1_000_000),
+            self._wanted,
+            self._begun,
+            self._apart,
+            self._bounds.of_lanes(queue, now),
+        )
+        return at_once(self._outlook, claim)

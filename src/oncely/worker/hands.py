@@ -55,6 +55,8 @@ class Hands:
         self._stuck = 0
         self._ends = Ends()
         self._pace = Pace(concurrency)
+        self._low = 0
+        """With no more than that in hand it is time to claim."""
         self._lingers = False
         self._wake = asyncio.Event()
         self._lease_over = asyncio.Event()
@@ -208,8 +210,8 @@ class Hands:
         self._look_after_ends()
 
     def _look_after_ends(self) -> None:
-        """While there is work in hand, the store can wait until a lease is over."""
-        if not self._hand or self._ends.urgent:
+        """While there is enough in hand, the store can wait until a lease is over."""
+        if len(self._hand) <= self._low or self._ends.urgent:
             self._wake.set()
             self._lease_over.set()
         else:

@@ -67,6 +67,7 @@ class Worker(Hands):
         self._bounds = Bounds()
         self._source: str | None = None
         self._under_way = 0
+        self._pumped = False
         self._told_of_a_job = False
         self._looked_at = -math.inf
         self._tight_until = -math.inf
@@ -163,8 +164,9 @@ class Worker(Hands):
         ahead, begun = self._ahead(), room - len(self._hand) - self._under_way
         wanted = max(0, begun + ahead)
         # A few at a time cost as much as many, and a wave in parts would stay in parts.
-        few = ahead if self._pace.in_waves else min(ahead / 2, self._concurrency)
-        if self._hand and wanted < few:
+        few = ahead if self._pace.in_waves else min(ahead // 2, self._concurrency)
+        self._low = max(0, room - self._under_way + ahead - few)
+        if wanted < few and (self._hand or self._under_way):
             return 0
         wanted = min(wanted, self._pace.lease_limit)
         half = max(self._concurrency, (room + ahead) // 2)
@@ -191,15 +193,16 @@ class Worker(Hands):
             self._beside.cancel()
             raise
         finally:
-            # One that is under way comes to its end, or what it claims would be lost.
-            if not self._under_way:
-                self._beside.cancel()
+            # One that is under way comes to its end: what it claims would be lost, and what it
+            # settles would be settled again.
+            self._pumped = True
+            self._lease_over.set()
             await asyncio.wait([self._beside])
 
     async def _pump_beside(self) -> None:
         """A second exchange, while one is under way and quick handlers have ended a lease: so
         neither the store nor the handlers wait for the other."""
-        while not self._stopping:
+        while not (self._stopping or self._pumped):
             self._lease_over.clear()
             await self._lease_over.wait()
             is_known = time.monotonic() - self._looked_at < self._bounds.look_seconds
@@ -287,6 +290,7 @@ class Worker(Hands):
             begun=0 if self._apart and len(self._hand) >= self._room() else self._concurrency,
             pushes=self._pushes,
             apart=self._apart,
+            parallel=self._gear.engine.is_parallel,
         )
         self._under_way += wanted
         try:

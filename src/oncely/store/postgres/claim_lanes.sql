@@ -1,10 +1,50 @@
 -- Take due jobs of one level, from each of these lanes up to its quota. Those of each limited group
 -- have a lease of their own, by which they are counted; all others share one, with the label `rest`.
 -- The first `started` of them begin at once. `apart`: a lease for each.
-with lane as materialized (
-    select * from json_to_recordset(cast(:doc as json)) as d (
-        lane text, quota integer, is_limited boolean
+-- Before `ago_us` are only the dead entries of jobs that were claimed, and a step over each of them
+-- costs.
+-- `is_checked`: the limits are held, and the quotas within them. Otherwise that is seen to here.
+-- Nothing is taken under a limit that no earlier statement of this transaction has locked, nor where
+-- it has a rate, nor while jobs may be under way that were claimed before it was set and are counted
+-- one by one: that needs more than this statement.
+with me as materialized (
+    select pg_current_xact_id()::xid as xid, (
+        select min(l.claimed_at) from oncely.lease l where l.group_key = ''
+    ) as mixed_since
+    where not :is_checked
+),
+room as materialized (
+    select case
+        when f.locked_by = me.xid and not f.paused and f.rate_count is null then greatest(0,
+            f.concurrency - coalesce((
+                select sum(cardinality(l.ids)) from oncely.lease l where l.queue = f.name
+            ), 0))
+        else 0
+    end as jobs
+    from me cross join lateral (
+        select x.*, x.xmax as locked_by from oncely.flow_limit x
+        where x.scope = 'queue' and x.name = :queue limit 1
+    ) f
+),
+lane as materialized (
+    select d.lane, case when :is_checked then d.is_limited else f.name is not null end as is_limited,
+        coalesce(clock_timestamp() - d.ago_us * interval '1 microsecond', '-infinity') as due_at,
+        case
+            when f.name is null then d.quota
+            when f.locked_by = f.xid and not f.paused and f.rate_count is null
+                and (f.mixed_since < f.since + interval '1 minute') is not true
+            then greatest(0, least(d.quota, f.concurrency - coalesce((
+                select sum(cardinality(l.ids)) from oncely.lease l where l.group_key = f.name
+            ), 0)))
+            else 0
+        end as quota
+    from json_to_recordset(cast(:doc as json)) as d (
+        lane text, quota integer, is_limited boolean, ago_us bigint
     )
+    left join lateral (
+        select x.*, x.xmax as locked_by, me.* from me cross join oncely.flow_limit x
+        where x.scope = 'group' and x.name = substr(d.lane, 3) and d.lane > '' limit 1
+    ) f on true
 ),
 took as (
     delete from oncely.ready where ctid = any (array(
@@ -12,10 +52,11 @@ took as (
         from lane d cross join lateral (
             select r.ctid from oncely.ready r
             where r.queue = :queue and r.priority = :priority and r.lane = d.lane
-                and r.due_at <= (select clock_timestamp())
+                and r.due_at >= d.due_at and r.due_at <= (select clock_timestamp())
             order by r.due_at, r.id limit d.quota
             for update skip locked
         ) due
+        limit (select jobs from room)
     ))
     returning id, lane, due_at, attempts, crashes, defers
 ),
@@ -34,8 +75,7 @@ lease as materialized (
         count(*) filter (where r.n <= :started) as started,
         array_agg(r.id) as ids, array_agg(r.due_at) as due_ats, array_agg(r.attempts) as attempts,
         array_agg(r.crashes) as crashes, array_agg(r.defers) as defers
-    from (select * from ranked order by n) r,
-        (select clock_timestamp() as now offset 0) c
+    from ranked r, (select clock_timestamp() as now offset 0) c
     group by r.label, c.now, case when :apart then r.id end
 ),
 held as (
