@@ -30,6 +30,8 @@ DELIVERY = "tests/engine/test_delivery.py::"
 LEASES = "tests/engine/test_leases.py::"
 CLOCK = "tests/engine/test_clock.py::"
 SWAP = "tests/engine/test_swap.py::"
+AT_ONCE = "tests/engine/test_at_once.py::"
+TURNS = "tests/engine/test_by_turns.py::"
 AHEAD = "tests/engine/test_ahead.py::"
 DEATHS = "tests/crash/test_ahead.py::"
 STOPS = "tests/crash/test_server_stops_under_workers.py::"
@@ -377,6 +379,38 @@ BUGS: tuple[Bug, ...] = (
         "jobs under a limit with little room are fetched ahead",
         (Edit("worker/worker.py", " or time.monotonic() < self._tight_until:", ":"),),
         (f"{AHEAD}test_jobs_under_a_limit_with_little_room_are_not_fetched_ahead",),
+    ),
+    on_postgres(
+        "a claim in one message goes by a limit that somebody else holds",
+        "claim_lanes",
+        ("f.locked_by = f.xid and", ""),
+        ("f.locked_by = me.xid and", ""),
+        tests=[f"{AT_ONCE}test_a_limit_that_is_not_held_is_taken_for_full"],
+    ),
+    on_postgres(
+        "a claim in one message does not count what runs in the queue",
+        "claim_lanes",
+        ("from oncely.lease l where l.queue = f.name", "from oncely.lease l where l.queue = ''"),
+        tests=[f"{AT_ONCE}test_the_queues_own_limit_holds_for_all_lanes_together"],
+    ),
+    on_postgres(
+        "a claim in one message forgets jobs from before the limit",
+        "claim_lanes",
+        ("(f.mixed_since < f.since + interval '1 minute') is not true", "true"),
+        tests=[
+            f"{AT_ONCE}test_while_older_jobs_may_run_that_are_not_counted_by_group_nothing_is_taken"
+        ],
+    ),
+    Bug(
+        "what is settled while the worker stops is settled again",
+        (
+            Edit(
+                "worker/worker.py",
+                "            self._pumped = True\n            self._lease_over.set()\n",
+                "            if not self._under_way:\n                self._beside.cancel()\n",
+            ),
+        ),
+        (f"{TURNS}test_what_the_one_beside_settles_while_the_worker_stops_is_settled_once",),
     ),
     Bug(
         "who meets a job that crashed fetches ahead all the same",

@@ -168,10 +168,10 @@ def test_many_at_the_same_time_never_exceed_a_limit(store: Oncely) -> None:
             jobs = sent(store, *prepared(outlook, 8).statements)
             of_group = sum(job.group_key == "a" for job in jobs)
             with lock:
-                held.update(group=of_group, queue=len(jobs))
+                held.update({"group": of_group, "queue": len(jobs)})
                 most.append((held["group"], held["queue"]))
             with lock:  # before the store knows of it
-                held.subtract(group=of_group, queue=len(jobs))
+                held.subtract({"group": of_group, "queue": len(jobs)})
             done = [deliver.handed_back(job, tried=False) for job in jobs]
             assert store._engine.run(lambda _, d=done: deliver.settle(d), "transaction") == []  # type: ignore[misc]
 
@@ -190,6 +190,16 @@ def test_a_limit_that_was_only_looked_at_is_not_a_limit_that_is_held(store: Once
     assert sent(store, look, prepared(known(store, "g:a"), 4).statements[-1]) == []
     held = limits_hold([("group", "a")])
     assert len(sent(store, held, prepared(known(store, "g:a"), 4).statements[-1])) == 4
+
+
+def test_who_drains_comes_back_to_a_limit_that_somebody_else_holds(store: Oncely) -> None:
+    store.set_queue("default", concurrency=5)
+    put(store, 10)
+    store.job("k")(lambda ctx, n: None)
+    with psycopg.connect(store.url) as other:
+        other.execute("select * from oncely.flow_limit for update")
+        threading.Timer(0.3, other.rollback).start()
+        assert store.drain() == 10
 
 
 @pytest.mark.parametrize("limited", [True, False])

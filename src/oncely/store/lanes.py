@@ -70,6 +70,8 @@ class Outlook(msgspec.Struct):
     """The levels whose lanes all gave their part, so that one turn was enough."""
     wait_seconds: float | None = None
     """When something changes by time alone: a job becomes due, a rate allows another one."""
+    busy: bool = False
+    """A limit was in somebody else's hands, so there may be jobs that were not seen."""
     unfinished: bool = False
     """There are more lanes than one claim goes through; the next one goes on."""
 
@@ -84,7 +86,7 @@ def survey(outlook: Outlook, queues: Sequence[str] | None, *, pushed: bool = Fal
     rows = yield Statement("survey")
     levels: dict[str, list[int]] = {}
     shared, due = set(), set()
-    outlook.wait_seconds, outlook.unfinished = None, False
+    outlook.wait_seconds, outlook.unfinished, outlook.busy = None, False, False
     outlook.rings = {}
     for queue, priority, due_us, grouped, filed, limited, to_push in rows:
         if bool(to_push) != pushed or (queues is not None and queue not in queues):
@@ -149,6 +151,7 @@ class _Limits:
         for limit in self._known.values():
             if not limit.room(1):
                 outlook.wait(limit.wait_seconds())
+            outlook.busy = outlook.busy or not limit.held
         queue = self._queue[1]
         tight = any(limit.is_tight for limit in self._known.values())
         for queues, is_so in ((outlook.limited, bool(self._known)), (outlook.tight, tight)):

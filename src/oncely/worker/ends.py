@@ -29,6 +29,11 @@ class Ends:
     def waiting(self) -> bool:
         return bool(self._leases or self._singles)
 
+    @property
+    def since(self) -> float | None:
+        """When the first ended of those that wait for the rest of their lease."""
+        return min(self._since.values(), default=None)
+
     def expect(self, claimed: Sequence[Claimed]) -> None:
         self._claimed = len(claimed) or self._claimed
         for job in claimed:

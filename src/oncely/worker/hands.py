@@ -237,13 +237,20 @@ class Hands:
         self._wake.set()
 
     def _linger(self) -> None:
-        if not self._lingers:
+        since = self._ends.since
+        if since is not None and not self._lingers:
             self._lingers = True
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._linger_over)
+            seconds = since + LINGER_SECONDS - time.monotonic()
+            asyncio.get_running_loop().call_later(max(0.0, seconds), self._linger_over)
 
     def _linger_over(self) -> None:
+        """What it was begun for may be settled long since, and others wait by now."""
         self._lingers = False
-        self._wake.set()
+        since = self._ends.since
+        if since is not None and time.monotonic() - since >= LINGER_SECONDS:
+            self._wake.set()
+        else:
+            self._linger()
 
     def _hand_back_stale(self) -> None:
         if self._hand and time.monotonic() - self._hand[0][0] > HAND_SECONDS:

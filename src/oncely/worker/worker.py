@@ -238,7 +238,8 @@ class Worker(Hands):
                 if len(claimed) >= wanted and not (self._pace.in_waves and self._wanted()):
                     await self._until_woken(HAND_SECONDS if self._hand else None)
                 continue
-            if until_idle and not (self._hand or self._running or self._stuck or self._under_way):
+            is_idle = not (self._hand or self._running or self._stuck or self._under_way)
+            if until_idle and is_idle and not (wanted and self._outlook.busy):
                 return
             if wanted and self._outlook.unfinished:
                 continue
