@@ -8,7 +8,7 @@ import pytest
 
 from oncely import InvalidInput, NewJob, Oncely, Receipt
 from oncely.flow.identity import new_job_ids
-from oncely.model.draft import Draft, draft_all
+from oncely.model.draft import Draft, draft
 from oncely.store.admit import Answer, admit, admit_all
 from oncely.store.plan import Quick
 from oncely.store.postgres.engine import PostgresEngine
@@ -20,7 +20,10 @@ PAYLOADS: list[Any] = [None, "é\0\"'{}[],\\", {"b": [1, {"a": None}]}, 1.5, -(2
 
 def made(jobs: list[NewJob]) -> list[Draft]:
     ids = new_job_ids(len(jobs))
-    return [*draft_all(jobs, ids, queue_of=lambda _: "default", max_payload_bytes=1_000)]
+    return [
+        draft(job, id, queue_of=lambda _: "default", max_payload_bytes=1_000)
+        for job, id in zip(jobs, ids, strict=True)
+    ]
 
 
 def send(app: Oncely, jobs: list[Draft]) -> list[Answer]:
@@ -66,6 +69,11 @@ def test_known_and_new_ones_take_turns(app: Oncely, size: int) -> None:
     stored = counts(app)
     assert (stored["job"], stored["ready"], stored["idempotency_key"]) == (3 * size,) * 3
     assert enqueued(app) == 3 * size
+
+
+def test_for_nobody_nothing_is_asked(app: Oncely) -> None:
+    assert send(app, []) == []
+    assert [*admit([])] == []
 
 
 def test_what_is_not_like_the_one_before_is_checked(app: Oncely) -> None:

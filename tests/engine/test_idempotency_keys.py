@@ -1,5 +1,6 @@
 """Idempotency keys: one job per (queue, key), remembered past the job's end."""
 
+import warnings
 from datetime import UTC, datetime
 from threading import Barrier, Thread
 
@@ -309,6 +310,24 @@ def test_a_key_that_looks_random_is_warned_of_once_per_kind(app: Oncely) -> None
     with pytest.warns(KeyWarning, match="unique_key"):
         app.enqueue("order.refund", unique_key=random_key)
     assert len(app.jobs()) == 3
+
+
+def test_of_many_jobs_in_a_call_the_first_hundred_keys_are_looked_at(app: Oncely) -> None:
+    random_key = "0b0b1d3a-96a6-4d5c-8f49-5a3f4b1c2d3e"
+
+    def enqueue(kind: str, *keys: str) -> None:
+        app.enqueue_many(NewJob(kind, idempotency_key=key) for key in keys)
+
+    with pytest.warns(KeyWarning):
+        enqueue("k", *(f"order:{n}" for n in range(99)), random_key)
+    bills = [f"bill:{n}" for n in range(100)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KeyWarning)
+        enqueue("l", *bills, f"1{random_key[1:]}")
+    # However many came before it.
+    with pytest.warns(KeyWarning):
+        enqueue("l", f"2{random_key[1:]}", *(f"{bill}.2" for bill in bills))
+    assert counts(app)["job"] == 302
 
 
 def test_a_batch_warns_at_the_callers_line_too(app: Oncely) -> None:

@@ -18,6 +18,12 @@ def test_an_id_is_a_uuid_of_version_7() -> None:
         assert str(id) == text
 
 
+def test_the_bits_beside_the_variant_are_random_too() -> None:
+    """Of 2,000 ids none of the 64 forms is missing, but by a chance of one in 10^12."""
+    for ids in ([new_job_ids(1)[0] for _ in range(2_000)], new_job_ids(2_000)):
+        assert len({id[19:21] for id in ids}) == 64
+
+
 def test_the_time_in_an_id_is_now() -> None:
     before = time.time_ns() // 1_000_000
     [text] = new_job_ids(1)

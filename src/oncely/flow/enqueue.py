@@ -11,7 +11,7 @@ from functools import partial
 from time import time
 from typing import Any, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from oncely.flow.aside import aside
 from oncely.flow.company import Company
@@ -19,7 +19,8 @@ from oncely.flow.conflicts import Conflicts
 from oncely.flow.events import Events
 from oncely.flow.identity import new_job_ids
 from oncely.flow.trace import current, enqueueing
-from oncely.model.draft import Draft, draft, draft_all
+from oncely.model.alike import Alike, draft_alike
+from oncely.model.draft import Draft, draft
 from oncely.model.errors import InvalidInput, KeyConflict, KeyWarning, OncelyError
 from oncely.model.event import Event
 from oncely.model.job import NewJob, Receipt, Receipts
@@ -40,6 +41,10 @@ from oncely.store.plan import Plan, Statement, arun, run
 
 watched: Final[ContextVar[list[str] | None]] = ContextVar("oncely_watched", default=None)
 """In a drill: the kinds of the jobs that were put in meanwhile."""
+
+_LOOKS: Final = 100
+"""So many jobs of one call are looked at for keys that are a mistake: a look costs as much as all
+other checks together, and one way of making keys shows soon what it is."""
 
 
 class Enqueuer:
@@ -116,17 +121,21 @@ class Enqueuer:
 
     def _draft(self, new: NewJob) -> Draft:
         [job_id] = new_job_ids(1)
-        made = draft(
+        made = self._made(new, job_id, current() or UNSET)
+        if made.idempotency_key is not None or made.unique_key is not None:
+            self._warn_of_keys([made])
+        return made
+
+    def _made(self, new: NewJob, job_id: str, trace: str | UnsetType) -> Draft:
+        return draft(
             new,
             job_id,
             queue_of=self._queue_of,
             max_payload_bytes=self._max_payload_bytes,
-            traceparent=current() or UNSET,
+            traceparent=trace,
         )
-        self._warn_of_keys([made])
-        return made
 
-    def _drafts(self, new: Iterable[NewJob]) -> list[Draft]:
+    def _drafts(self, new: Iterable[NewJob]) -> Sequence[Draft]:
         """All are checked before any is stored; the error says which one it was."""
         if not isinstance(new, Iterable):
             raise InvalidInput(
@@ -138,40 +147,49 @@ class Enqueuer:
                 raise InvalidInput(
                     f"item {index} is {type(job).__name__}; expected NewJob(kind, payload, ...)"
                 )
-        made = draft_all(
+        ids = new_job_ids(len(jobs))
+        trace = current() or UNSET
+        found: Sequence[Draft] | None = draft_alike(
             jobs,
-            new_job_ids(len(jobs)),
+            ids,
             queue_of=self._queue_of,
             max_payload_bytes=self._max_payload_bytes,
-            traceparent=current() or UNSET,
+            traceparent=trace,
         )
+        if found is None:
+            found = self._one_by_one(jobs, ids, trace)
+        self._warn_of_keys(found)
+        return found
+
+    def _one_by_one(
+        self, jobs: Sequence[NewJob], ids: Sequence[str], trace: str | UnsetType
+    ) -> list[Draft]:
         found: list[Draft] = []
         try:
-            found.extend(made)
+            found.extend(
+                self._made(job, job_id, trace) for job, job_id in zip(jobs, ids, strict=True)
+            )
         except InvalidInput as error:
             if len(jobs) == 1:
                 raise
             raise InvalidInput(f"item {len(found)}: {error}") from None
-        self._warn_of_keys(found)
         return found
 
     def _warn_of_keys(self, drafts: Sequence[Draft]) -> None:
         now = time()
-        for job in drafts:
-            for option in ("idempotency_key", "unique_key"):
-                key = getattr(job, option)
-                if key is None or job.kind in self._warned:
-                    continue
-                reason = suspicion(key, now)
-                if reason:
-                    self._warned.add(job.kind)
-                    warnings.warn(
-                        f"{option} {key!r} of kind {job.kind!r} {reason}: a retry would come with "
-                        "another key, and its repeat would not be recognised. Name what should "
-                        "happen at most once, such as key('order', order_id, 'charge')",
-                        KeyWarning,
-                        stacklevel=5,
-                    )
+        for kind, option, key in _keys_of(drafts):
+            if key is None or kind in self._warned:
+                continue
+            reason = suspicion(key, now)
+            if reason:
+                self._warned.add(kind)
+                warnings.warn(
+                    f"{option} {key!r} of kind {kind!r} {reason}: a retry would come with "
+                    "another key, and its repeat would not be recognised. Name what should "
+                    "happen at most once, such as key('order', order_id, 'charge')",
+                    KeyWarning,
+                    stacklevel=5,
+                )
 
     def _admit(self, drafts: Sequence[Draft]) -> Sequence[Answer | OncelyError]:
         """An error is what a server says of one draft alone."""
@@ -253,6 +271,15 @@ class Enqueuer:
                 f"{self._engine.library.engine}: both must be one database"
             )
         return caller
+
+
+def _keys_of(drafts: Sequence[Draft]) -> Iterator[tuple[str, str, str | None]]:
+    if type(drafts) is Alike:
+        yield from ((drafts.kind, "idempotency_key", key) for key in drafts.keys[:_LOOKS])
+        return
+    for job in drafts[:_LOOKS]:
+        yield job.kind, "idempotency_key", job.idempotency_key
+        yield job.kind, "unique_key", job.unique_key
 
 
 def _undone(drafts: Sequence[Draft], again: bool) -> Plan[Receipt]:

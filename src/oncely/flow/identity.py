@@ -28,11 +28,9 @@ def new_job_ids(count: int) -> list[str]:
         _last = first + count - 1
     noise = os.urandom(8 * count)
     if count == 1:  # the most common, and for it all the lists would cost twice as much
-        moment, end = f"{first >> 12:012x}", noise[1:].hex()
-        return [
-            f"{moment[:8]}-{moment[8:]}-7{first & _STEPS:03x}-"
-            f"{_VARIANT[noise[0]]:02x}{end[:2]}-{end[2:]}"
-        ]
+        moment, end = f"{first:015x}", noise.hex()
+        top = "89ab"[noise[0] >> 6]
+        return [f"{moment[:8]}-{moment[8:12]}-7{moment[12:]}-{top}{end[1:4]}-{end[4:]}"]
     # Of each the first two of its bits make way for the variant.
     tops = noise[:count].translate(_VARIANT).hex(" ").split(" ")
     middles = noise[count : 2 * count].hex(" ").split(" ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
@@ -17,18 +17,16 @@ from oncely.model.errors import InvalidInput
 from oncely.model.job import NewJob
 from oncely.model.keys import check_key, shown
 
-_Rest = tuple[str | None, str | None, int | None, float | None, str | None]
-_Terms = tuple[str, str, int, int, int | None, _Rest]
+_Terms = tuple[int, int | None, str | None, str | None, int | None, float | None, str | None]
 MAX_ATTEMPTS: Final = 20
 PRIORITIES: Final = range(-32_768, 32_768)
 DELAY_LIMIT_SECONDS: Final = 100 * 366 * 86_400
 TIMEOUT_LIMIT_SECONDS: Final = 7 * 86_400
 TAG_LIMIT: Final = 50
-_OPTIONS: Final = attrgetter(
-    "delay", "run_at", "unique_key", "group_key", "max_attempts", "timeout", "tags"
-)
-_NO_OPTIONS: Final = (*(None,) * 6, ())
-_NO_REST: Final = (None,) * 5
+OPTIONS: Final = ("delay", "run_at", "unique_key", "group_key", "max_attempts", "timeout", "tags")
+NO_OPTIONS: Final = (*(None,) * 6, ())
+_options: Final = attrgetter(*OPTIONS)
+_NO_TERMS: Final[_Terms] = (0, None, None, None, None, None, None)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 
@@ -62,44 +60,13 @@ def draft(
     traceparent: str | UnsetType = UNSET,
 ) -> Draft:
     """`queue_of` tells where jobs of a kind go unless the caller says otherwise."""
-    terms = _terms(new, queue_of, is_usual=_OPTIONS(new) == _NO_OPTIONS)
-    return _draft(new, job_id, terms, max_payload_bytes, traceparent)
-
-
-def draft_all(
-    jobs: Iterable[NewJob],
-    ids: Iterable[str],
-    *,
-    queue_of: Callable[[str], str],
-    max_payload_bytes: int,
-    traceparent: str | UnsetType = UNSET,
-) -> Iterator[Draft]:
-    """One by one. What a job has in common with the one before it is not checked again."""
-    before: NewJob | None = None
-    terms: _Terms | None = None
-    for new, job_id in zip(jobs, ids, strict=True):
-        is_usual = _OPTIONS(new) == _NO_OPTIONS
-        if (
-            terms is None
-            or before is None
-            or not is_usual
-            or new.kind != before.kind
-            or new.queue != before.queue
-            or new.priority is not before.priority  # for True is no number, but equals one
-        ):
-            terms = _terms(new, queue_of, is_usual=is_usual)
-            before = new if is_usual else None
-        yield _draft(new, job_id, terms, max_payload_bytes, traceparent)
-
-
-def _draft(
-    new: NewJob,
-    job_id: str,
-    terms: _Terms,
-    max_payload_bytes: int,
-    traceparent: str | UnsetType,
-) -> Draft:
-    kind, queue, priority, delay_us, run_at_us, rest = terms
+    kind = check_name(new.kind, "kind")
+    queue = queue_of(kind) if new.queue is None else check_name(new.queue, "queue")
+    priority = _whole(new.priority, "priority", PRIORITIES)
+    is_usual = _options(new) == NO_OPTIONS
+    delay_us, run_at_us, unique_key, group_key, max_attempts, timeout_seconds, tags = (
+        _NO_TERMS if is_usual else _terms(new)
+    )
     text = payload.encode(new.payload, max_bytes=max_payload_bytes)
     key = new.idempotency_key
     fingerprint = None
@@ -107,20 +74,30 @@ def _draft(
         check_key(key, "idempotency_key")
         fingerprint = payload.fingerprint(kind, new.payload)
     return Draft(
-        job_id, kind, queue, text, priority, delay_us, run_at_us, key, fingerprint, *rest, traceparent
+        job_id,
+        kind,
+        queue,
+        text,
+        priority,
+        delay_us,
+        run_at_us,
+        key,
+        fingerprint,
+        unique_key,
+        group_key,
+        max_attempts,
+        timeout_seconds,
+        tags,
+        traceparent,
     )
 
 
-def _terms(new: NewJob, queue_of: Callable[[str], str], *, is_usual: bool) -> _Terms:
-    """`is_usual`: it has no options."""
-    kind = check_name(new.kind, "kind")
-    queue = queue_of(kind) if new.queue is None else check_name(new.queue, "queue")
-    priority = _whole(new.priority, "priority", PRIORITIES)
-    if is_usual:
-        return kind, queue, priority, 0, None, _NO_REST
+def _terms(new: NewJob) -> _Terms:
     if new.delay is not None and new.run_at is not None:
         raise InvalidInput("delay and run_at are both given; expected one of them")
-    rest = (
+    return (
+        0 if new.delay is None else _delay(new.delay),
+        None if new.run_at is None else _moment(new.run_at),
         _optional_key(new.unique_key, "unique_key"),
         _optional_key(new.group_key, "group_key"),
         None
@@ -128,14 +105,6 @@ def _terms(new: NewJob, queue_of: Callable[[str], str], *, is_usual: bool) -> _T
         else _whole(new.max_attempts, "max_attempts", range(1, MAX_ATTEMPTS + 1)),
         check_timeout(new.timeout),
         _tags(new.tags),
-    )
-    return (
-        kind,
-        queue,
-        priority,
-        0 if new.delay is None else _delay(new.delay),
-        None if new.run_at is None else _moment(new.run_at),
-        rest,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -70,6 +71,16 @@ def check_key(key: Any, option: str) -> str:
     if bad is not None:
         raise InvalidInput(f"{option} {key!r} has a control character or lone surrogate ({bad!a})")
     return key
+
+
+def check_keys(keys: Sequence[str], option: str) -> None:
+    """As each of them would be checked alone."""
+    if {*map(type, keys)} == {str} and min(map(len, keys)) > 0 and max(map(len, keys)) <= KEY_LIMIT:
+        joined = "".join(keys)
+        if joined.isprintable() and " " not in joined:
+            return
+    for key in keys:
+        check_key(key, option)
 
 
 def check_part(text: Any, option: str) -> str:

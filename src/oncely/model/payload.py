@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import lru_cache
 from hashlib import blake2b, sha256
@@ -16,6 +16,8 @@ import msgspec
 from oncely.model.errors import InvalidInput
 
 DEPTH_LIMIT: Final = 64
+_SHALLOW_BYTES: Final = 2 * DEPTH_LIMIT
+"""No deeper than allowed can be what is so short: each level takes two brackets."""
 FINGERPRINT_VERSION: Final = "1"
 _NAMES: Final = frozenset({str})
 _CONSTANTS: Final = (bool, type(None))
@@ -29,14 +31,27 @@ def encode(value: Any, *, max_bytes: int) -> str:
     base64; enums their value; sets lists.
     """
     data = _encode(value)
+    text = data.decode()
+    if len(data) > min(_SHALLOW_BYTES, max_bytes) or "null" in text:
+        _check(value, data, max_bytes)
+    return text
+
+
+def encode_all(values: Sequence[Any], *, max_bytes: int) -> list[str]:
+    each = [_encode(value) for value in values]
+    if max(map(len, each)) > min(_SHALLOW_BYTES, max_bytes) or b"null" in b"".join(each):
+        for value, data in zip(values, each, strict=True):
+            _check(value, data, max_bytes)
+    return [data.decode() for data in each]
+
+
+def _check(value: Any, data: bytes, max_bytes: int) -> None:
     if len(data) > max_bytes:
         raise InvalidInput(
             f"the payload is {len(data):,} bytes of JSON, more than the {max_bytes:,} allowed: "
             "store the data elsewhere and enqueue a reference to it"
         )
-    if len(data) > DEPTH_LIMIT or b"null" in data:
-        _refuse_what_json_cannot_say(value, data)
-    return data.decode()
+    _refuse_what_json_cannot_say(value, data)
 
 
 def decode(text: str) -> Any:
@@ -45,8 +60,17 @@ def decode(text: str) -> Any:
 
 def fingerprint(kind: str, value: Any) -> str:
     """Equal for equal content: key order, number forms and Unicode forms do not matter."""
+    return _fingerprint(_begun(kind), value)
+
+
+def fingerprints(kind: str, values: Iterable[Any]) -> list[str]:
+    begun = _begun(kind)
+    return [_fingerprint(begun, value) for value in values]
+
+
+def _fingerprint(begun: blake2b, value: Any) -> str:
     # As the list of the two would be written.
-    hashed = _begun(kind).copy()
+    hashed = begun.copy()
     hashed.update(f"{_canonical(value)},]".encode())
     return f"{FINGERPRINT_VERSION}:{hashed.hexdigest()}"
 
@@ -104,7 +128,11 @@ def _refuse_what_json_cannot_say(value: Any, data: bytes) -> None:
     brackets = data.count(b"[") + data.count(b"{")
     if brackets > DEPTH_LIMIT and _depth(decode(data.decode())) > DEPTH_LIMIT:
         raise InvalidInput(_too_deep())
-    if b"null" in data and _has_nan(msgspec.to_builtins(value, enc_hook=_hook)):
+    if b"null" not in data:
+        return
+    plain = msgspec.to_builtins(value, enc_hook=_hook)
+    # What comes back as it went in has lost nothing, and that is found out sooner.
+    if plain != msgspec.json.decode(data) and _has_nan(plain):
         raise InvalidInput(
             "the payload contains NaN or infinity, which JSON cannot express: use None or a string"
         )

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from oncely.model.alike import Alike
 from oncely.model.counter import Delta
 from oncely.model.draft import Draft
 from oncely.model.errors import KeyConflict, StoreUnavailable
@@ -50,14 +51,17 @@ Answer = Receipt | Conflict
 
 def needs_transaction(drafts: Sequence[Draft]) -> bool:
     """One statement is a transaction of its own; two kinds of keys, or chunks, take more."""
-    both = any(draft.idempotency_key and draft.unique_key for draft in drafts)
-    return both or _is_long(drafts)
+    if _is_long(drafts):
+        return True
+    return type(drafts) is not Alike and any(d.idempotency_key and d.unique_key for d in drafts)
 
 
 def needs_savepoint(drafts: Sequence[Draft]) -> bool:
     """Whether a call that ends in the middle, or in a conflict, could leave a part of itself."""
-    keyed = any(draft.idempotency_key or draft.unique_key for draft in drafts)
-    return needs_transaction(drafts) or (keyed and len(drafts) > 1)
+    if type(drafts) is Alike:
+        return bool(drafts.keys) or needs_transaction(drafts)
+    keyed = len(drafts) > 1 and any(d.idempotency_key or d.unique_key for d in drafts)
+    return keyed or needs_transaction(drafts)
 
 
 def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]:
@@ -71,7 +75,8 @@ def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]
         taken = yield admitting(drafts, alone=True)
         if len(taken) == len(drafts):  # as usual, and then there is nothing to learn of any key
             states = _states(taken)
-            return [Receipt(draft.id, True, states[draft.id]) for draft in drafts]
+            ids = drafts.ids if type(drafts) is Alike else [draft.id for draft in drafts]
+            return [Receipt(id, True, states[id]) for id in ids]
     answers: dict[str, Answer] = {}
     seen = _Seen()
     for chunk in _chunks(drafts):
@@ -121,7 +126,8 @@ def _is_long(drafts: Sequence[Draft]) -> bool:
     """Whether it takes several chunks."""
     if len(drafts) == 1:
         return False
-    return len(drafts) > CHUNK or sum([len(draft.payload) for draft in drafts]) > CHUNK_BYTES
+    texts = drafts.payloads if type(drafts) is Alike else [draft.payload for draft in drafts]
+    return len(texts) > CHUNK or sum(map(len, texts)) > CHUNK_BYTES
 
 
 def _chunks(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:

@@ -25,5 +25,7 @@ def uuids(ids: Sequence[str]) -> bytes:
 
 def texts(items: Sequence[str]) -> bytes:
     each = [item.encode() for item in items]
-    sized = [_SIZE(len(item)) + item for item in each]
+    sized = [b""] * (2 * len(each))
+    sized[::2] = map(_SIZE, map(len, each))
+    sized[1::2] = each
     return _ARRAY(1, 0, _TEXT, len(each), 1) + b"".join(sized)

@@ -40,13 +40,21 @@ class Gather(Generic[Item, Answer]):
             self._closed = True
 
     def put(self, item: Item) -> Answer:
-        future = self._join(item)
+        """If nothing is under way, the caller writes now."""
+        future: Future[Answer] | None = None
+        with self._lock:
+            self._refuse_if_closed()
+            if self._busy:
+                future = Future()
+                self._waiting.append((item, future))
+            self._busy = True
         if future is not None:
             return future.result()
         try:
             return self._write([item])[0]
         finally:
-            self._pass_on()
+            if self._more():
+                self._hand_over()
 
     def put_later(self, item: Item) -> Future[Answer]:
         future: Future[Answer] = Future()
@@ -58,24 +66,9 @@ class Gather(Generic[Item, Answer]):
             self._hand_over()
         return future
 
-    def _join(self, item: Item) -> Future[Answer] | None:
-        """None if nothing is under way: then the caller writes now."""
-        with self._lock:
-            self._refuse_if_closed()
-            if self._busy:
-                future: Future[Answer] = Future()
-                self._waiting.append((item, future))
-                return future
-            self._busy = True
-            return None
-
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise StoreUnavailable(CLOSED)
-
-    def _pass_on(self) -> None:
-        if self._more():
-            self._hand_over()
 
     def _hand_over(self) -> None:
         try:
