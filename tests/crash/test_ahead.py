@@ -66,7 +66,7 @@ def test_the_answer_to_a_swap_is_lost(migrated_url: str, when: When, skip: int) 
             return n
 
         receipts = app.enqueue_many(NewJob("quick", n, unique_key=f"u{n}") for n in range(400))
-        fault = Fault("rows from", when, skip=skip)
+        fault = Fault("kinds json", when, skip=skip)
         proxy.arm(fault)
         assert asyncio.run(far.worker(concurrency=PLACES).drain()) == 400
         assert fault.happened.is_set()
@@ -103,7 +103,7 @@ def test_a_swap_arrives_after_its_worker_has_given_it_up(migrated_url: str) -> N
 
         app.enqueue_many(NewJob("quick") for _ in range(200))
         names = [r.job_id for r in app.enqueue_many([NewJob("stays")] * PLACES).receipts]
-        late = Fault("rows from", "late", hook=more)
+        late = Fault("kinds json", "late", hook=more)
         proxy.arm(late)
         worker = far.worker(concurrency=PLACES, lease_seconds=LEASE_SECONDS)
         thread = threading.Thread(target=worker.run)

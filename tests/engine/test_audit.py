@@ -303,7 +303,10 @@ def test_nobody_adds_to_somebody_else_s_entry(app: Oncely) -> None:
 
 
 @pytest.mark.anyio
-async def test_workers_forget_entries_of_last_year(app: Oncely) -> None:
+async def test_workers_forget_entries_of_last_year(
+    app: Oncely, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncely.worker.upkeep._FORGET_FIRST_SECONDS", 0.1)
     app.pause("old")
     old = ids_made_by(time.time() - 366 * 86_400)
     await asyncio.to_thread(_age, app, old)

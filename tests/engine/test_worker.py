@@ -644,7 +644,10 @@ def test_what_was_claimed_before_a_lost_answer_is_found(app: Oncely) -> None:
     assert {job.fence for job in again.claimed} == {job.fence for job in first.claimed}
 
 
-def test_a_worker_prunes_what_is_over_and_remembers_its_key(url: str) -> None:
+def test_a_worker_prunes_what_is_over_and_remembers_its_key(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncely.worker.upkeep._FORGET_FIRST_SECONDS", 0.1)
     with Oncely(url, retention=Retention(completed_days=0, failed_days=1)) as app:
         app.migrate()
 

@@ -2,7 +2,7 @@
 
 from oncely.store.claim import Claimed, Fence
 from oncely.worker.bounds import Bounds
-from oncely.worker.pace import AHEAD_LIMIT, HAND_SECONDS, Pace
+from oncely.worker.pace import AHEAD_LIMIT, HAND_SECONDS, LINGER_SECONDS, Pace
 
 PLACES = 4
 
@@ -34,6 +34,14 @@ def test_a_store_that_takes_long_does_not_make_more_wait_than_can_begin_in_time(
 def test_jobs_that_take_a_moment_come_in_waves() -> None:
     pace = paced(job_seconds=0.05, exchange_seconds=0.003)
     assert (pace.ahead, pace.in_waves) == (PLACES, True)
+
+
+def test_a_lease_is_over_soon_after_its_first_job_has_ended() -> None:
+    for job_seconds in (0.001, 0.01, 0.05, 1):
+        pace = paced(job_seconds=job_seconds, exchange_seconds=0.03)
+        assert pace.lease_limit >= PLACES
+        assert (pace.lease_limit / PLACES - 1) * job_seconds <= LINGER_SECONDS / 2
+    assert paced(job_seconds=0.00001, exchange_seconds=0.03).lease_limit >= AHEAD_LIMIT
 
 
 def test_where_the_store_costs_next_to_nothing_none_waits_behind_another() -> None:

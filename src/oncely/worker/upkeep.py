@@ -27,6 +27,7 @@ _RECLAIM_LIMIT: Final = 100
 _PRUNE_LIMIT: Final = 100
 _PRUNE_PAUSE_SECONDS: Final = 0.02
 _FORGET_SECONDS: Final = 60.0
+_FORGET_FIRST_SECONDS: Final = 10.0
 
 
 async def recover(store: Line, lease_seconds: float, wake: Callable[[], None], told: Told) -> None:
@@ -40,7 +41,9 @@ async def recover(store: Line, lease_seconds: float, wake: Callable[[], None], t
 
 
 async def forget(store: Line, retention: Retention) -> None:
-    """In small steps, with a pause after each, so that nobody has to wait for it."""
+    """In small steps, with a pause after each, so that nobody has to wait for it. Not all at once:
+    workers that start together want jobs, and each of them would look for the same."""
+    await asyncio.sleep(_FORGET_FIRST_SECONDS * random.random())
     while True:
         before = ids_made_by(time.time() - min(retention.by_state.values()) * 86_400)
         after: str | None = BEGINNING

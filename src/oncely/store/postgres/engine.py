@@ -98,7 +98,7 @@ class PostgresEngine:
         for remaining in reversed(range(_TRIES)):
             connection: WireConnection | None = None
             try:
-                connection = self._take()
+                connection = self._take(access)
                 if not self._checked:
                     self._run_on(connection, schema.check(self.library), "read")
                     self._checked = True
@@ -114,7 +114,7 @@ class PostgresEngine:
                 raise self._trouble(error) from error
             finally:
                 if connection is not None:
-                    self._give_back(connection)
+                    self._give_back(connection, access)
             return value
         raise AssertionError("unreachable: the last try returns or raises")
 
@@ -171,6 +171,10 @@ class PostgresEngine:
 
     def _ask_together(self, connection: WireConnection, parts: Sequence[Statement]) -> list[Row]:
         """Outside of a transaction what a pipeline sends up to its end is one."""
+        if connection.is_free:
+            found = [self.library.get(part.name, "${n}") for part in parts]
+            pairs = [(part, prepared) for part, (prepared,) in zip(parts, found, strict=True)]
+            return [(rows,) for rows in connection.ask(pairs)]
         if len(parts) == 1:  # it is that by itself
             return [(self._ask(connection, parts[0]),)]
         cursors = []
@@ -180,12 +184,14 @@ class PostgresEngine:
                 cursors.append(connection.execute(prepared.text.encode(), part.params))
         return [(cursor.fetchall() if _has_rows(cursor) else [],) for cursor in cursors]
 
-    def _take(self, *, fresh: bool = False) -> WireConnection:
+    def _take(self, access: Access = "transaction", *, fresh: bool = False) -> WireConnection:
+        """Single statements have one end of the row, transactions the other: so what comes often
+        meets a session that has planned it."""
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(CLOSED)
             if self._idle and not fresh:
-                return self._idle.pop()
+                return self._idle.pop(0 if access == "transaction" else -1)
         return self._connect()
 
     def _connect(self, **options: Any) -> WireConnection:
@@ -219,10 +225,10 @@ class PostgresEngine:
         row = connection.execute("select pg_backend_pid()").fetchone()
         return row is None or row[0] != connection.info.backend_pid
 
-    def _give_back(self, connection: WireConnection) -> None:
+    def _give_back(self, connection: WireConnection, access: Access = "transaction") -> None:
         with self._lock:
             if not (self._closed or connection.closed) and len(self._idle) < _IDLE_LIMIT:
-                self._idle.append(connection)
+                self._idle.insert(0 if access == "transaction" else len(self._idle), connection)
                 return
         connection.close()
 
