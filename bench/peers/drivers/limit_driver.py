@@ -68,6 +68,7 @@ class LimitDriver(Driver):
         return {"rate": each * connections / seconds}
 
     def statements(self, jobs: int) -> dict[str, float]:
+        from oncely.store.claim import claim_statement
         from oncely.store.swap import Completed, swap
 
         driver = OncelyDriver(self.url)
@@ -78,18 +79,15 @@ class LimitDriver(Driver):
         over: list[list[Completed]] = []
         ran = 0
         while ran < jobs or over:
-            swapped = engine.run(
-                lambda _, leases=over: swap(
-                    leases,
-                    queue=QUEUE,
-                    worker="limit",
-                    nonce=random.getrandbits(60),
-                    lease_seconds=60,
-                    limit=BATCH,
-                    started=BATCH,
-                ),
-                "write",
+            claim = claim_statement(
+                QUEUE,
+                worker="limit",
+                nonce=random.getrandbits(60),
+                lease_seconds=60,
+                limit=BATCH,
+                started=BATCH,
             )
+            swapped = engine.run(lambda _, leases=over, claim=claim: swap(leases, [claim]), "write")
             assert swapped is not None
             ran += len(swapped.claimed)
             over = [[Completed(claimed, "null") for claimed in swapped.claimed]]
