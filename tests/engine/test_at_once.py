@@ -13,7 +13,7 @@ import pytest
 from oncely import Context, NewJob, Oncely
 from oncely.store import deliver
 from oncely.store.claim import Claimed
-from oncely.store.lanes import AtOnce, Claim, Outlook, at_once, survey
+from oncely.store.lanes import AtOnce, Claim, Outlook, at_once, claim_shared, survey
 from oncely.store.limits import limits_hold
 from oncely.store.plan import Statement
 from oncely.store.swap import swap
@@ -40,7 +40,7 @@ def known(app: Oncely, *lanes: str, is_limited: bool = True) -> Outlook:
     outlook = Outlook()
     app._engine.run(lambda _: survey(outlook, None), "read")
     key = ("default", outlook.levels["default"][0])
-    outlook.rings[key], outlook.even = sorted(lanes), {key}
+    outlook.even[key] = sorted(lanes)
     if is_limited:
         outlook.limited = {"default"}
     return outlook
@@ -151,6 +151,33 @@ def test_while_older_jobs_may_run_that_are_not_counted_by_group_nothing_is_taken
     assert claimed(store, 4, "g:a", "g:b") == {"a": 2, "b": 2}
 
 
+def test_it_is_for_those_lanes_that_gave_their_part_the_last_time(store: Oncely) -> None:
+    for group, count in (("a", 20), ("b", 20), ("blocked", 20), ("few", 1)):
+        put(store, count, group)
+    store.pause(group="blocked")
+    outlook = Outlook()
+
+    def claim(limit: int) -> Counter[str | None]:
+        store._engine.run(lambda _: survey(outlook, None), "read")
+        one = Claim("default", "w", secrets.randbits(60), 60_000_000, limit)
+        jobs = store._engine.run(lambda _: claim_shared(outlook, one), "transaction")
+        return Counter(job.group_key for job in jobs)
+
+    assert claim(9) == {"a": 4, "b": 4, "few": 1}
+    assert outlook.even == {}
+    assert claim(6) == {"a": 3, "b": 3}
+    assert outlook.even == {("default", 0): ["g:a", "g:b"]}
+    jobs = sent(store, *prepared(outlook, 4).statements)
+    assert Counter(job.group_key for job in jobs) == {"a": 2, "b": 2}
+    # What is set meanwhile is seen to.
+    store.pause(group="a")
+    one = prepared(outlook, 4)
+    jobs = sent(store, *one.statements)
+    assert Counter(job.group_key for job in jobs) == {"b": 2}
+    one.tell(outlook, jobs)
+    assert (outlook.even, outlook.unfinished) == ({}, True)
+
+
 def test_many_at_the_same_time_never_exceed_a_limit(store: Oncely) -> None:
     """Each counts after it has the lock, so it sees what was claimed before."""
     store.set_group("a", concurrency=9)
@@ -164,7 +191,7 @@ def test_many_at_the_same_time_never_exceed_a_limit(store: Oncely) -> None:
     def work() -> None:
         outlook = known(store, "g:a", "")
         for _ in range(40):
-            outlook.even = {("default", 0)}
+            outlook.even["default", 0] = ["", "g:a"]
             jobs = sent(store, *prepared(outlook, 8).statements)
             of_group = sum(job.group_key == "a" for job in jobs)
             with lock:

@@ -66,8 +66,8 @@ class Outlook(msgspec.Struct):
     cursors: dict[tuple[str, int], str] = {}
     rings: dict[tuple[str, int], list[str]] = {}
     """All lanes of a level, in order, in which jobs were when it was looked at."""
-    even: set[tuple[str, int]] = set()
-    """The levels whose lanes all gave their part, so that one turn was enough."""
+    even: dict[tuple[str, int], list[str]] = {}
+    """The lanes of a level that may run, if all of them gave their part the last time."""
     wait_seconds: float | None = None
     """When something changes by time alone: a job becomes due, a rate allows another one."""
     busy: bool = False
@@ -87,7 +87,7 @@ def survey(outlook: Outlook, queues: Sequence[str] | None, *, pushed: bool = Fal
     levels: dict[str, list[int]] = {}
     shared, due = set(), set()
     outlook.wait_seconds, outlook.unfinished, outlook.busy = None, False, False
-    outlook.rings = {}
+    outlook.rings, outlook.even = {}, {}
     for queue, priority, due_us, grouped, filed, limited, to_push in rows:
         if bool(to_push) != pushed or (queues is not None and queue not in queues):
             continue
@@ -121,7 +121,7 @@ class _Limits:
         self._queue: Named = ("queue", queue)
         self._known: dict[Named, Limit] = {}
         self._used: set[Named] = set()
-        self._held: set[Named] = set()
+        self._asked: set[Named] = set()
 
     @property
     def of_queue(self) -> Limit:
@@ -132,8 +132,8 @@ class _Limits:
 
     def hold(self, lanes: Iterable[str]) -> Plan[None]:
         names = [self._queue, *(_group(lane) for lane in lanes if lane != PLAIN)]
-        wanted = [name for name in names if name not in self._held]
-        self._held.update(wanted)
+        wanted = [name for name in names if name not in self._asked]
+        self._asked.update(wanted)
         if wanted:
             self._known.update((yield from hold(wanted)))
 
@@ -181,7 +181,7 @@ def _claim_level(
     if ring.is_remembered and len(found) < claim.limit:
         outlook.unfinished = True
         outlook.rings.pop((claim.queue, priority), None)
-    ring.tell(found, claim.limit)
+    ring.tell(found, claim.limit, limits)
     return found
 
 
@@ -255,29 +255,30 @@ class AtOnce(msgspec.Struct, frozen=True):
     """A claim from a queue with groups or limits that needs no answer in between: from the lanes
     that are known, the same part of each. What it finds no room for is left to another claim."""
 
-    claim: Claim
+    key: tuple[str, int]
+    limit: int
     statements: list[Statement]
 
     def tell(self, outlook: Outlook, claimed: Sequence[Claimed]) -> None:
-        if len(claimed) < self.claim.limit:
+        if len(claimed) < self.limit:
             outlook.unfinished = True
-            outlook.even.difference_update([k for k in outlook.even if k[0] == self.claim.queue])
+            outlook.even.pop(self.key, None)
 
 
 def at_once(outlook: Outlook, claim: Claim) -> AtOnce | None:
     """If the last claim was one that could have been made so. For PostgreSQL, outside of a
     transaction."""
     key = (claim.queue, outlook.levels[claim.queue][0])
-    ring = outlook.rings.get(key)
-    if ring is None or key not in outlook.even or claim.queue in outlook.tight:
+    lanes = outlook.even.get(key)
+    if lanes is None or claim.queue in outlook.tight:
         return None
-    quotas = share(_around(ring, outlook.cursors.get(key, PLAIN)), {}, claim.limit)
+    quotas = share(_around(lanes, outlook.cursors.get(key, PLAIN)), {}, claim.limit)
     outlook.cursors[key] = list(quotas)[-1]
     statements = [_claim_lanes(claim, key[1], quotas, (), is_checked=False)]
     if claim.queue in outlook.limited:
         names = [("queue", claim.queue), *(_group(lane) for lane in quotas if lane != PLAIN)]
         statements.insert(0, limits_hold(names))
-    return AtOnce(claim, statements)
+    return AtOnce(key, claim.limit, statements)
 
 
 def _around(ring: Iterable[str], cursor: str) -> list[str]:
@@ -319,15 +320,21 @@ class _Ring:
         self._is_begun = True
         return lanes
 
-    def tell(self, found: Sequence[Claimed], limit: int) -> None:
-        """Whether all lanes gave their part."""
-        lanes = self._outlook.rings.get(self._key, ())
+    def tell(self, found: Sequence[Claimed], limit: int, limits: _Limits) -> None:
+        """Whether all lanes that may run gave their part."""
+        lanes = self._outlook.rings.get(self._key)
         counts = Counter(job.lane for job in found)
-        is_even = lanes and len(found) == limit and len(counts) == min(len(lanes), limit)
-        if is_even and max(counts.values()) - min(counts.values()) <= 1:
-            self._outlook.even.add(self._key)
+        silent = {lane for lane in lanes or () if lane not in counts}
+        blocked = {lane for lane, each in limits.of_lanes(silent).items() if not each.room(1)}
+        if (
+            lanes is not None
+            and len(found) == limit
+            and max(counts.values()) - min(counts.values()) <= 1
+            and silent == blocked
+        ):
+            self._outlook.even[self._key] = sorted(counts)
         else:
-            self._outlook.even.discard(self._key)
+            self._outlook.even.pop(self._key, None)
 
     def _find(self, size: int) -> Plan[list[str]]:
         queue, priority = self._key
