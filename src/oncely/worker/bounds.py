@@ -59,16 +59,12 @@ class Bounds:
                 self._due_at[before.queue, before.priority, PLAIN] = _due_at(before, asked_at)
 
     def claimed_shared(self, jobs: Sequence[Claimed], asked_at: float) -> None:
-        """In any order: the last of each lane counts."""
+        """Those of each lane are in order: the last of them counts."""
         if asked_at < self._forgot_at:
             return
-        last: dict[tuple[str, int, str], float] = {}
-        for job in jobs:
-            key = (job.queue, job.priority, job.lane)
-            due_at = _due_at(job, asked_at)
-            if due_at > last.get(key, -math.inf):
-                last[key] = due_at
-        self._due_at |= last
+        last = {(job.queue, job.priority, job.group_key): job for job in jobs}
+        for (queue, priority, _), job in last.items():
+            self._due_at[queue, priority, job.lane] = _due_at(job, asked_at)
 
     def of(self, queue: str, now: float) -> dict[int, int]:
         """For each level, how many microseconds ago the first job without a group can have been
