@@ -82,6 +82,18 @@ def test_it_is_done_once_whatever_became_of_the_connection(
     assert sql(app, "select count(*) from oncely.lease") == [(2,)]
 
 
+def test_one_that_is_gone_beside_one_that_is_new(app: Oncely) -> None:
+    """All are taken for gone then, and prepared again."""
+    app._engine.run(lambda _: _together(COUNT), "write")
+    forget_what_is_prepared(app)
+    assert claims(app, [COUNT, claim_one(1)], []) == ["0"]
+    assert claims(app, [COUNT, claim_one(2)], []) == ["1"]
+
+
+def _together(*parts: Statement) -> Plan[None]:
+    yield Together(parts=parts)
+
+
 def test_transactions_leave_the_session_alone_in_which_claims_are_planned(app: Oncely) -> None:
     """To plan one takes several times as long as to make it."""
 

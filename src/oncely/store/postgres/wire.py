@@ -7,13 +7,18 @@ of what a short one costs the client. Imported where psycopg is known to be ther
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import psycopg
 from psycopg import generators, pq
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
-from psycopg.errors import InvalidSqlStatementName, error_from_result
+from psycopg.errors import (
+    DuplicatePreparedStatement,
+    InvalidSqlStatementName,
+    error_from_result,
+)
 from psycopg.pq.abc import PGconn, PGresult
 
 from oncely.store.plan import Row, Statement, Wired
@@ -90,7 +95,9 @@ class WireConnection(psycopg.Connection[Row]):
     def _prepare(self, statement: str, prepared: Prepared) -> None:
         if statement not in self._known:
             self.pgconn.send_prepare(_name(statement), prepared.text.encode())
-            self._finish()
+            # It may be there: who finds one of them gone takes all for gone.
+            with suppress(DuplicatePreparedStatement):
+                self._finish()
             self._known.add(statement)
 
     def _finish(self) -> int:
