@@ -332,11 +332,15 @@ def test_evidence_waits_for_a_store_that_is_gone_for_a_moment(postgres_url: str)
     with Oncely(postgres_url) as near:
         near.migrate()
         with Proxy(postgres_url) as proxy, Oncely(proxy.url) as app:
+            timers: list[threading.Timer] = []
 
             def send() -> str:
                 proxy.refusing = True
                 proxy.cut()
-                threading.Timer(1, lambda: setattr(proxy, "refusing", False)).start()
+                time.sleep(0.1)  # what was about to be accepted
+                proxy.cut()
+                timers.append(threading.Timer(1, lambda: setattr(proxy, "refusing", False)))
+                timers[-1].start()
                 return "sent"
 
             @app.job("def")
@@ -350,5 +354,6 @@ def test_evidence_waits_for_a_store_that_is_gone_for_a_moment(postgres_url: str)
             for form in ("def", "async"):
                 job_id = app.enqueue(form).job_id
                 asyncio.run(app.worker(lease_seconds=30).drain())
+                timers[-1].join()
                 job = found(near, job_id)
                 assert (job.state, job.result) == ("completed", "sent")
