@@ -250,12 +250,13 @@ HOT: dict[Operation, set[str]] = {
 
 
 def _by_name(seen: list[Seen]) -> dict[str, int]:
-    """The most that a statement of each name did. Whether a lease is over as a whole is a matter of
-    the moment, so what settles goes by one name."""
+    """The most that a statement of each name did. Which leases are over as a whole, and how many
+    go together, is a matter of the moment: so what settles goes by one name and is added up."""
     most: dict[str, int] = {}
     for one in seen:
         name = one.name.removesuffix("_whole")
-        most[name] = max(one.work, most.get(name, 0))
+        before = most.get(name, 0)
+        most[name] = before + one.work if name == "settle" else max(one.work, before)
     return most
 
 
