@@ -1,4 +1,5 @@
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -11,6 +12,12 @@ from tests.scratch import use_memory
 from tests.spares import Spares
 
 use_memory()
+
+# A shell that starts a command in the background lets it ignore Ctrl-C, `nohup` lets it ignore the
+# end of the terminal, and every child inherits that. What is caught here is not ignored there.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for _ignored in (signal.SIGQUIT, signal.SIGHUP):
+    signal.signal(_ignored, signal.SIG_DFL)
 
 MIGRATING = {"app", "at", "migrated"}
 """Fixtures that migrate a store in any case: theirs has the tables in it from the beginning."""

@@ -9,7 +9,7 @@ from tests.crash.checker import Census, check
 from tests.crash.load import times
 from tests.engine.steps import found, sql
 
-PATIENCE_SECONDS = times(60)
+PATIENCE_SECONDS = times(120)
 SWEEP_SECONDS = 10.0
 """Far more than a sweep of these workers takes, for machines that are busy."""
 

@@ -7,9 +7,9 @@ from typing import Any
 from oncely import NewJob, Oncely, Receipt, StoreUnavailable
 from tests.crash.checker import Census
 from tests.crash.fleet import thread
+from tests.waiting import PATIENCE_SECONDS
 
 THREADS = 8
-LIMIT_SECONDS = 60.0
 
 
 class Publishers:
@@ -42,7 +42,7 @@ class Publishers:
             self._end.wait(self._pause_seconds)
 
     def _until_done(self, keys: list[str], *, unique: bool) -> list[Receipt]:
-        deadline = time.monotonic() + LIMIT_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 if len(keys) == 1:
@@ -60,7 +60,7 @@ class Publishers:
                 ).receipts
             except StoreUnavailable:
                 # Nothing else may come out: that would end the thread, and with it the test.
-                assert time.monotonic() < deadline, f"refused for {LIMIT_SECONDS:.0f} s"
+                assert time.monotonic() < deadline, f"refused for {PATIENCE_SECONDS:.0f} s"
                 with self._lock:
                     self.refused += 1
                 time.sleep(0.01)
@@ -68,16 +68,16 @@ class Publishers:
     def progress(self, count: int) -> None:
         """Wait until so many more were acknowledged."""
         target = len(self.acknowledged) + count
-        deadline = time.monotonic() + LIMIT_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while len(self.acknowledged) < target:
             failed = [future.exception() for future in self._running if future.done()]
             assert not failed, f"a publisher ended: {failed}"
-            assert time.monotonic() < deadline, f"no progress in {LIMIT_SECONDS:.0f} s"
+            assert time.monotonic() < deadline, f"no progress in {PATIENCE_SECONDS:.0f} s"
             time.sleep(0.005)
 
     def wait_until_refused(self) -> None:
         before = self.refused
-        deadline = time.monotonic() + LIMIT_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while self.refused == before:
             assert time.monotonic() < deadline, "nobody was refused while the server was down"
             time.sleep(0.005)
@@ -85,7 +85,7 @@ class Publishers:
     def finish(self) -> None:
         self._end.set()
         for future in self._running:
-            future.result(LIMIT_SECONDS)
+            future.result(PATIENCE_SECONDS)
 
     def check(self, census: Census) -> None:
         """Each acknowledged publish has its job, and there is no other."""

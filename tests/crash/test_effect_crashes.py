@@ -21,6 +21,7 @@ from tests.crash.fleet import start
 from tests.crash.load import TORTURE, times
 from tests.crash.other_side import OtherSide
 from tests.engine.steps import found, sql
+from tests.waiting import PATIENCE_SECONDS
 
 EXACTLY_ONCE = (
     "transaction_async",
@@ -32,7 +33,6 @@ EXACTLY_ONCE = (
     "verified",
 )
 AT_MOST_ONCE = ("fence_async", "fence_def", "cleared")
-PATIENCE_SECONDS = 60
 pytestmark = pytest.mark.timeout(600 * TORTURE)
 
 

@@ -17,8 +17,8 @@ from tests.crash.example_scenes import EXAMPLES, NAMES, deliver, load, make_app
 from tests.crash.fleet import start
 from tests.crash.load import TORTURE
 from tests.engine.steps import Backdoor, engine_of, let_days_pass
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60
 OURS = {
     "sqlite": "select substr(name, 8) from sqlite_master where type = 'table' "
     "and name like 'oncely%'",

@@ -6,7 +6,6 @@ everything once more.
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
@@ -25,10 +24,10 @@ from tests.cluster import Cluster
 from tests.crash.fleet import thread
 from tests.crash.proxy import Fault, Proxy
 from tests.engine.steps import claim_one
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 COMMIT = "COMMIT"
 KEY = "order:1"
-PATIENCE_SECONDS = 60.0
 whens = pytest.mark.parametrize("when", ["before", "after", "late"])
 
 
@@ -96,13 +95,6 @@ def call(form: str) -> Callable[..., Any]:
         return asyncio.run(getattr(ledger, f"a{verb}")(*args, **options))
 
     return called
-
-
-def wait_until(true: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.02)
 
 
 def somebody_waits(url: str) -> bool:

@@ -22,7 +22,7 @@ from tests.crash.publishers import (
 )
 
 N = times(300)
-LIMIT_SECONDS = times(100)
+LIMIT_SECONDS = times(120)
 
 
 class Publisher:

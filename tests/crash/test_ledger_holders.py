@@ -1,10 +1,8 @@
 """Whoever is at work on an entry keeps it while it lives, however long it takes; no longer."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,16 +12,9 @@ from oncely.store.ledger import plans
 from tests.crash.ends import end
 from tests.crash.fleet import start, thread
 from tests.crash.ledger_holders import VERBS, effect, hold
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
-PATIENCE_SECONDS = 60
 LEASE_SECONDS = 2.0
-
-
-def wait_until(true: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 from oncely import Context, NewJob, Oncely
 from tests.crash.checker import check
 from tests.crash.fleet import start
+from tests.waiting import PATIENCE_SECONDS
 
 WORKERS = 4
-PATIENCE_SECONDS = 90
 
 
 def make_app(url: str, notes: str) -> Oncely:

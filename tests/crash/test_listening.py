@@ -16,8 +16,8 @@ from oncely import Context, Oncely
 from oncely.flow import results
 from oncely.store.postgres.engine import PostgresEngine
 from tests.cluster import Cluster
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
-LIMIT_SECONDS = 60.0
 HOUR = 3600.0
 
 
@@ -37,13 +37,6 @@ def app(own: Cluster) -> Iterator[Oncely]:
     own.drop_database("listening")
 
 
-def until(reached: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not reached():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.01)
-
-
 def covered(app: Oncely) -> list[bool]:
     engine = app._engine
     assert isinstance(engine, PostgresEngine)
@@ -52,7 +45,7 @@ def covered(app: Oncely) -> list[bool]:
 
 def stop_at_once(own: Cluster, app: Oncely) -> None:
     own.stop("immediate")
-    until(lambda: not any(covered(app)))
+    wait_until(lambda: not any(covered(app)))
     own.start()
 
 
@@ -67,7 +60,7 @@ def end_the_listening_session(own: Cluster, app: Oncely) -> None:
 
         [pid] = before = listening()
         connection.execute("select pg_terminate_backend(%s)", [pid])
-        until(lambda: listening() - before)
+        wait_until(lambda: listening() - before)
 
 
 @pytest.mark.parametrize("interrupt", [stop_at_once, end_the_listening_session])
@@ -93,19 +86,19 @@ def test_a_listener_comes_back(
         waiting = threads.submit(app.result, held.job_id)
         try:
             for _ in range(3):
-                until(lambda: covered(app) == [True, True])
+                wait_until(lambda: covered(app) == [True, True])
                 interrupt(own, app)
-                until(lambda: covered(app) == [True, True])
+                wait_until(lambda: covered(app) == [True, True])
                 time.sleep(0.6)  # past the looks that come by themselves
                 receipt = app.enqueue("k", queue="lane")
-                until(lambda receipt=receipt: receipt.job_id in ran)  # type: ignore[misc]
-                assert app.result(receipt.job_id, LIMIT_SECONDS) == "done"
+                wait_until(lambda receipt=receipt: receipt.job_id in ran)  # type: ignore[misc]
+                assert app.result(receipt.job_id, PATIENCE_SECONDS) == "done"
             assert not waiting.done()
             app.cancel(held.job_id)
-            until(waiting.done)
+            wait_until(waiting.done)
         finally:
             worker.stop()
-            thread.join(LIMIT_SECONDS)
+            thread.join(PATIENCE_SECONDS)
             app.close()
     assert not thread.is_alive()
     assert len(ran) == 3
@@ -114,8 +107,8 @@ def test_a_listener_comes_back(
 def test_an_app_can_be_closed_while_the_server_is_down(own: Cluster, app: Oncely) -> None:
     told = threading.Event()
     ear = app._engine.listen(["queue"], lambda _: told.set())
-    until(ear.rest)
+    wait_until(ear.rest)
     own.stop("immediate")
-    until(lambda: not ear.covered)
+    wait_until(lambda: not ear.covered)
     app.close()
     assert not [t for t in threading.enumerate() if t.name == "oncely-listen"]

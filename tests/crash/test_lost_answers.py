@@ -6,7 +6,7 @@ same ids, and what was taken in before is recognised as its own.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Event
@@ -24,6 +24,7 @@ from tests.crash.fleet import thread
 from tests.crash.proxy import Fault, Proxy
 from tests.crash.publishers import Call, work
 from tests.engine.steps import claim_one
+from tests.waiting import wait_until
 
 ADMIT = "insert into"
 COMMIT = "COMMIT"
@@ -243,13 +244,6 @@ def waiting_sessions(url: str) -> int:
     return int(row[0])
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("shape", ["idempotency", "unique", "both"])
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_both_tries_run_at_once(
@@ -260,12 +254,12 @@ def test_both_tries_run_at_once(
     with psycopg.connect(direct.url) as other:
         first = direct.enqueue("race", {"n": 1}, queue="races", tx=other, **call._asdict())
         sent = thread(call.send, far)
-        eventually(lambda: waiting_sessions(direct.url) == 1)
+        wait_until(lambda: waiting_sessions(direct.url) == 1)
         proxy.cut()
-        eventually(lambda: waiting_sessions(direct.url) == 2)
+        wait_until(lambda: waiting_sessions(direct.url) == 2)
         getattr(other, end)()
         receipt = sent.result(30)
-    eventually(lambda: waiting_sessions(direct.url) == 0)
+    wait_until(lambda: waiting_sessions(direct.url) == 0)
     census = check(direct.url)
     assert list(census.jobs) == [receipt.job_id]
     assert receipt.inserted == (end == "rollback")
@@ -287,7 +281,7 @@ def sharing_a_write(proxy: Proxy, far: Oncely) -> Iterator[list[Future[Receipt]]
     leader = thread(far.enqueue, "race")
     assert busy.wait(30)
     others = [thread(far.enqueue, "race") for _ in range(16)]
-    eventually(lambda: len(far._enqueuer._gather._waiting) == 16)
+    wait_until(lambda: len(far._enqueuer._gather._waiting) == 16)
     yield [leader, *others]
     go.set()
 
@@ -327,7 +321,7 @@ def test_closing_under_callers_that_share_a_write(
     """Nobody is left waiting, and who was taken in has a receipt for it."""
     with sharing_a_write(proxy, far) as calls:
         closing = thread(far.close)
-        eventually(lambda: far._executor._shutdown)
+        wait_until(lambda: far._executor._shutdown)
         if late:
             calls.append(thread(asyncio.run, far.aenqueue("race")))
     closing.result(30)

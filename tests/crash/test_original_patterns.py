@@ -11,7 +11,7 @@ import signal
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,9 @@ from tests.crash.original_scenes import (
 )
 from tests.crash.other_side import OtherSide
 from tests.engine.steps import let_days_pass, sql
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytest_plugins = ["tests.engine.ledger_fixtures"]
-PATIENCE_SECONDS = 60
 PAUSE_SECONDS = 600
 TWO_DAYS_SECONDS = 2 * 86_400
 WORST: tuple[Verdict, ...] = ("ok", "unrecorded", "lost", "doubled")
@@ -65,13 +65,6 @@ def redis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         return str(tmp_path_factory.mktemp("redis") / "rows.db")
     address: str = request.getfixturevalue("redis_url")
     return address
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class Stage:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.context import ForkServerProcess
@@ -21,17 +20,10 @@ from tests.crash.load import TORTURE, times
 from tests.crash.remote_workers import work
 from tests.engine.steps import found, sql
 from tests.surface.http.server import Client, as_process, in_thread
+from tests.waiting import wait_until
 
-PATIENCE_SECONDS = 60
 LEASE_SECONDS = 1.0
 CUTS: dict[str, Cut | None] = {"a": "after", "b": "before", ".": None}
-
-
-def wait_until(true: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.02)
 
 
 def each(wanted: Callable[[str], bool], pattern: str) -> Callable[[str], Cut | None]:

@@ -11,10 +11,10 @@ from tests.crash.checker import check
 from tests.crash.fleet import start
 from tests.crash.tickers import commit_and_die, look_and_die, make_app, run_worker
 from tests.engine.steps import let_days_pass
+from tests.waiting import PATIENCE_SECONDS
 
 WORKERS = 4
 TICKS = 8
-PATIENCE_SECONDS = 90
 EVERY_SECOND = "* * * * * *"
 FAR = f"30 {(datetime.now(UTC) + timedelta(hours=12)).hour} * * *"
 

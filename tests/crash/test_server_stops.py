@@ -11,7 +11,8 @@ import pytest
 from oncely import NewJob, Oncely, StoreUnavailable
 from tests.cluster import Cluster, ClusterError
 from tests.crash.checker import check
-from tests.crash.persistent import LIMIT_SECONDS, Publishers
+from tests.crash.persistent import Publishers
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def end_all_sessions(cluster: Cluster, publishers: Publishers) -> None:
 
 
 def _sessions(cluster: Cluster) -> list[int]:
-    deadline = time.monotonic() + LIMIT_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         with psycopg.connect(cluster.url(), autocommit=True) as connection:
             found = connection.execute(

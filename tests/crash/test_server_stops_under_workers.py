@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import psycopg
@@ -17,6 +17,7 @@ from tests.crash.fleet import start
 from tests.crash.load import times
 from tests.crash.persistent import Publishers
 from tests.crash.workers import run_worker
+from tests.waiting import wait_until
 
 STOPS = times(5)
 WORKERS = 4
@@ -27,13 +28,6 @@ LEASE_SECONDS = 1.0
 def own() -> Iterator[Cluster]:
     with Cluster(own=True) as cluster:
         yield cluster
-
-
-def wait_until(reached: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not reached():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def newest_epochs(url: str) -> dict[int, int]:

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -25,18 +25,11 @@ from tests.crash.fleet import start
 from tests.crash.proxy import Proxy
 from tests.crash.zombies import make_app, work
 from tests.engine.steps import claim_one, found, sql
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.usefixtures("migrated")
-PATIENCE_SECONDS = 60
 LEASE_SECONDS = 0.6
 KINDS = ("fence_def", "fence_async", "fence_thread")
-
-
-def wait_until(true: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture

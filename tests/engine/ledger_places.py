@@ -16,8 +16,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from oncely import Ledger
-
-PATIENCE_SECONDS = 60.0
+from tests.waiting import PATIENCE_SECONDS
 
 
 def free_port() -> int:

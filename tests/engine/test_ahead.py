@@ -15,17 +15,10 @@ from oncely.store import claim as claims
 from oncely.store import deliver
 from oncely.worker.worker import Worker
 from tests.engine.steps import Backdoor, claim, end, engine_of, found, sql
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 QUICK = 400
 PLACES = 2
-PATIENCE_SECONDS = 30
-
-
-def eventually(reached: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not reached():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.02)
 
 
 def leased(app: Oncely) -> list[str]:
@@ -74,7 +67,7 @@ class Scene:
 
     def at_work(self) -> None:
         """Until all places are taken, and something is fetched ahead beyond that."""
-        eventually(
+        wait_until(
             lambda: len(self.begun) == PLACES and bool(self.in_hand()), "something is fetched ahead"
         )
 
@@ -135,7 +128,7 @@ def test_what_is_not_begun_in_time_goes_to_others_untouched(app: Oncely, url: st
             lambda _: claims.claim("dead", worker="d", nonce=1, lease_seconds=0, limit=1), "write"
         )
         first.worker._wake.set()
-        eventually(lambda: not first.in_hand(), "it hands back what it does not begin")
+        wait_until(lambda: not first.in_hand(), "it hands back what it does not begin")
         assert all(untouched(app, job_id) for job_id in hand)
 
         @elsewhere.job("slow")
@@ -148,7 +141,7 @@ def test_what_is_not_begun_in_time_goes_to_others_untouched(app: Oncely, url: st
         other_worker = elsewhere.worker(poll_seconds=0.1)
         with running(other_worker, lambda: None):
             rest = [job_id for job_id in first.slow if job_id not in first.begun]
-            eventually(
+            wait_until(
                 lambda: all(found(app, job_id).state == "completed" for job_id in rest),
                 "somebody else runs them",
             )
@@ -162,8 +155,8 @@ def test_who_is_told_to_stop_hands_back_at_once_what_it_has_not_begun(app: Oncel
     with scene(app) as it:
         hand = it.in_hand()
         it.worker.stop()
-        eventually(lambda: not it.in_hand(), "it hands back what it has not begun")
-        eventually(lambda: sorted(leased(app)) == sorted(it.begun), "what has ended is settled")
+        wait_until(lambda: not it.in_hand(), "it hands back what it has not begun")
+        wait_until(lambda: sorted(leased(app)) == sorted(it.begun), "what has ended is settled")
         assert all(untouched(app, job_id) for job_id in hand)
     assert [found(app, job_id).state for job_id in it.begun] == ["completed"] * PLACES
     assert len(it.begun) == PLACES
@@ -195,10 +188,10 @@ def test_a_job_that_is_cancelled_in_hand_is_not_begun_once_its_worker_notices(ap
         newest = "select max(expires_at) from oncely.lease"
         for _ in range(2):  # the first renewal may have been under way
             before = sql(app, newest)
-            eventually(lambda before=before: sql(app, newest) > before, "it renews")  # type: ignore[misc]
+            wait_until(lambda before=before: sql(app, newest) > before, "it renews")  # type: ignore[misc]
         it.let_go()
         rest = [job_id for job_id in it.slow if job_id != victim]
-        eventually(
+        wait_until(
             lambda: all(found(app, job_id).state == "completed" for job_id in rest), "all end"
         )
     assert victim not in it.begun
@@ -216,7 +209,7 @@ def test_what_is_in_hand_is_not_lost_if_the_store_did_not_answer(app: Oncely) ->
         assert lock.wait(PATIENCE_SECONDS)
         held.join()
         it.let_go()
-        eventually(
+        wait_until(
             lambda: all(found(app, job_id).state == "completed" for job_id in it.slow), "all end"
         )
 
@@ -241,13 +234,13 @@ def test_a_paused_queue_gets_back_what_was_fetched_ahead(app: Oncely) -> None:
     with scene(app) as it:
         hand = it.in_hand()
         app.pause("default")
-        eventually(lambda: not it.in_hand(), "it hands back what it has not begun")
+        wait_until(lambda: not it.in_hand(), "it hands back what it has not begun")
         it.let_go()
-        eventually(lambda: leased(app) == [], "what was begun ends")
+        wait_until(lambda: leased(app) == [], "what was begun ends")
         assert all(untouched(app, job_id) for job_id in hand)
         assert len(it.begun) == PLACES
         app.resume("default")
-        eventually(
+        wait_until(
             lambda: all(found(app, job_id).state == "completed" for job_id in it.slow), "it goes on"
         )
 

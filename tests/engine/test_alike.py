@@ -13,7 +13,7 @@ from oncely.store.admit import Answer, admit, admit_all
 from oncely.store.plan import Quick
 from oncely.store.postgres.engine import PostgresEngine
 from tests.engine.steps import claim_one, counts, found, sql
-from tests.engine.test_ahead import eventually
+from tests.waiting import wait_until
 
 PAYLOADS: list[Any] = [None, "é\0\"'{}[],\\", {"b": [1, {"a": None}]}, 1.5, -(2**60)]
 
@@ -154,7 +154,7 @@ class TestPostgres:
         with psycopg.connect(app.url) as holder, ThreadPoolExecutor(1) as threads:
             app.enqueue("k", 1, idempotency_key="k", tx=holder)
             sending = threads.submit(app.enqueue, "k", 1, idempotency_key="k")
-            eventually(lambda: waiting(app) == 1, "it waits for the key")
+            wait_until(lambda: waiting(app) == 1, "it waits for the key")
             sql(
                 app,
                 "select pg_terminate_backend(pid) from pg_stat_activity "
@@ -196,7 +196,7 @@ class TestPostgres:
             sending = []
             for number, jobs in enumerate((forwards, forwards[::-1]), 1):
                 sending.append(threads.submit(enqueue, jobs))
-                eventually(lambda number=number: waiting(app) == number, "it waits for a key")  # type: ignore[misc]
+                wait_until(lambda number=number: waiting(app) == number, "it waits for a key")  # type: ignore[misc]
             holder.rollback()
             # A deadlock would be raised: it is not tried again here.
             assert sorted(each.result() for each in sending) == [0, 3]

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from oncely import (
     Oncely,
 )
 from tests.engine.steps import let_days_pass, prune, sql
+from tests.waiting import wait_until
 
 
 @contextmanager
@@ -39,13 +40,6 @@ def drilling(app: Oncely, **options: Any) -> Iterator[None]:
     finally:
         worker.stop()
         thread.join()
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
 
 
 def drilled(app: Oncely) -> int:
@@ -123,7 +117,7 @@ def test_what_a_second_delivery_would_repeat_is_told_and_not_done(app: Oncely) -
         app.enqueue(kind, queue="default")
     app.enqueue("silent", queue="limited")
     with drilling(app):
-        until(lambda: drilled(app) == 9)
+        wait_until(lambda: drilled(app) == 9)
         before = {job.job_id: job for job in app.jobs()}
     found = app.drills()
     assert found.outcomes == {
@@ -256,6 +250,6 @@ def test_the_log_of_a_drill_says_so(app: Oncely, caplog: pytest.LogCaptureFixtur
 
     app.enqueue("logs")
     with drilling(app):
-        until(lambda: drilled(app) == 1)
+        wait_until(lambda: drilled(app) == 1)
     here = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert [getattr(record, "drill", False) for record in here] == [False, True]

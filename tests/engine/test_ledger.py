@@ -23,7 +23,8 @@ from oncely import (
 from oncely.flow.entries import intend
 from oncely.model.errors import OncelyError
 from oncely.store.ledger import plans
-from tests.engine.ledger_places import PATIENCE_SECONDS, Place, everywhere, where_calls_meet
+from tests.engine.ledger_places import Place, everywhere, where_calls_meet
+from tests.waiting import PATIENCE_SECONDS
 
 pytest_plugins = ["tests.engine.ledger_fixtures"]
 

@@ -13,8 +13,9 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from oncely import EffectMismatch, InProgress, InvalidInput, Ledger, LedgerEntry, SchemaError
-from tests.engine.tx_party import PATIENCE_SECONDS, Party
+from tests.engine.tx_party import Party
 from tests.engine.tx_scene import Scene, everywhere, on_postgres, on_sqlite
+from tests.waiting import PATIENCE_SECONDS
 
 pytest_plugins = ["tests.engine.tx_fixtures", "tests.engine.ledger_fixtures"]
 

@@ -15,6 +15,7 @@ from oncely.model.draft import Draft
 from oncely.store.engine import Access
 from tests.engine.racers import enqueue_each, race
 from tests.engine.steps import counts, sql
+from tests.waiting import wait_until
 
 UNKNOWN = "01900000-0000-7000-8000-000000000000"
 VERBS: dict[str, Callable[[Oncely], object]] = {
@@ -73,15 +74,6 @@ def first_write_held(app: Oncely, monkeypatch: pytest.MonkeyPatch) -> Iterator[t
     finally:
         gate.set()
         monkeypatch.undo()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    tick = threading.Event()
-    for _ in range(60_000):
-        if condition():
-            return
-        tick.wait(0.001)
-    raise AssertionError("it did not happen")
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -30,16 +30,9 @@ from oncely.store.postgres.engine import PostgresEngine
 from oncely.store.sqlite.engine import SqliteEngine
 from tests.engine.steps import claim_one, end, prune, retry, settle, sql
 from tests.engine.test_fork import fork, went_well
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
-LIMIT_SECONDS = 60.0
 NOBODY = "00000000-0000-7000-8000-000000000000"
-
-
-def until(reached: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not reached():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -59,9 +52,9 @@ def waits(app: Oncely, job_id: str, count: int = 1) -> None:
         here = app._results
         return sure and len(here._waiting.get(job_id, ())) == count and not here._looking
 
-    until(waiting)
+    wait_until(waiting)
     time.sleep(0.2)
-    until(waiting)
+    wait_until(waiting)
 
 
 def test_the_result_of_a_job_that_has_ended(app: Oncely) -> None:
@@ -81,22 +74,22 @@ def test_the_result_of_a_job_that_has_ended(app: Oncely) -> None:
 def test_who_waits_is_told_of_the_end(app: Oncely) -> None:
     receipt = app.enqueue("k")
     with ThreadPoolExecutor(3) as threads:
-        waiting = [threads.submit(app.result, receipt.job_id, LIMIT_SECONDS) for _ in range(3)]
+        waiting = [threads.submit(app.result, receipt.job_id, PATIENCE_SECONDS) for _ in range(3)]
         waits(app, receipt.job_id, 3)
         claimed = claim_one(app)
         done = deliver.Settlement(claimed.job_id, 1, state="completed", result="[42]")
         assert settle(app, claimed.fence, [done]) == {claimed.job_id}
-        assert [future.result(LIMIT_SECONDS) for future in waiting] == [[42]] * 3
+        assert [future.result(PATIENCE_SECONDS) for future in waiting] == [[42]] * 3
 
 
 @pytest.mark.usefixtures("told_only")
 def test_who_waits_in_another_app_is_told_too(app: Oncely, url: str) -> None:
     receipt = app.enqueue("k")
     with Oncely(url) as other, ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(other.result, receipt.job_id, LIMIT_SECONDS)
+        waiting = threads.submit(other.result, receipt.job_id, PATIENCE_SECONDS)
         waits(other, receipt.job_id)
         assert end(app, claim_one(app), "completed")
-        assert waiting.result(LIMIT_SECONDS) is None
+        assert waiting.result(PATIENCE_SECONDS) is None
 
 
 def ends_late(app: Oncely) -> None:
@@ -143,11 +136,11 @@ def test_every_way_to_end_is_told(
 ) -> None:
     receipt = app.enqueue("k")
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(app.result, receipt.job_id, LIMIT_SECONDS)
+        waiting = threads.submit(app.result, receipt.job_id, PATIENCE_SECONDS)
         waits(app, receipt.job_id)
         how(app)
         with pytest.raises(error) as raised:
-            waiting.result(LIMIT_SECONDS)
+            waiting.result(PATIENCE_SECONDS)
     assert raised.value.job_id == receipt.job_id
 
 
@@ -205,7 +198,7 @@ def test_a_job_that_is_not_there(app: Oncely, job_id: Any) -> None:
 def test_a_job_that_is_pruned_while_it_is_waited_for(app: Oncely) -> None:
     receipt = app.enqueue("k")
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(app.result, receipt.job_id, LIMIT_SECONDS)
+        waiting = threads.submit(app.result, receipt.job_id, PATIENCE_SECONDS)
         waits(app, receipt.job_id)
         here = app._results
         with here._lock:  # nobody looks between the end and the pruning
@@ -214,13 +207,13 @@ def test_a_job_that_is_pruned_while_it_is_waited_for(app: Oncely) -> None:
         assert prune(app) == 1
         here._looking = False
         with pytest.raises(JobNotFound):
-            waiting.result(LIMIT_SECONDS)
+            waiting.result(PATIENCE_SECONDS)
 
 
 def test_a_retry_and_a_doubt_are_no_end(app: Oncely) -> None:
     receipt = app.enqueue("k")
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(app.result, receipt.job_id, LIMIT_SECONDS)
+        waiting = threads.submit(app.result, receipt.job_id, PATIENCE_SECONDS)
         waits(app, receipt.job_id)
         assert retry(app, claim_one(app))
         waits(app, receipt.job_id)
@@ -229,7 +222,7 @@ def test_a_retry_and_a_doubt_are_no_end(app: Oncely) -> None:
         assert not waiting.done()
         app.close()
         with pytest.raises(StoreUnavailable, match="was closed"):
-            waiting.result(LIMIT_SECONDS)
+            waiting.result(PATIENCE_SECONDS)
 
 
 def test_hundreds_can_wait_at_once_beside_other_work(app: Oncely) -> None:
@@ -241,9 +234,9 @@ def test_hundreds_can_wait_at_once_beside_other_work(app: Oncely) -> None:
         jobs = (await app.aenqueue_many(NewJob("k", n) for n in range(300))).receipts
         waiting = [asyncio.create_task(app.aresult(job.job_id)) for job in jobs]
         here = app._results
-        await asyncio.to_thread(until, lambda: sum(map(len, here._waiting.values())) == 300)
+        await asyncio.to_thread(wait_until, lambda: sum(map(len, here._waiting.values())) == 300)
         # More of them than the store has threads: what needs one gets one all the same.
-        async with asyncio.timeout(LIMIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert (await app.aenqueue("other", queue="other")).inserted
             assert await app.adrain(queues=["default"]) == 300
             assert await asyncio.gather(*waiting) == list(range(300))
@@ -273,7 +266,7 @@ def test_who_is_cancelled_waits_no_longer(app: Oncely) -> None:
 
     async def run() -> None:
         task = asyncio.create_task(app.aresult(receipt.job_id))
-        await asyncio.to_thread(until, lambda: app._results._waiting)
+        await asyncio.to_thread(wait_until, lambda: app._results._waiting)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -287,7 +280,7 @@ def test_who_is_cancelled_waits_no_longer(app: Oncely) -> None:
 def test_a_child_of_a_fork_can_wait_while_the_parent_does(app: Oncely) -> None:
     receipt = app.enqueue("k")
     with ThreadPoolExecutor(1) as threads:
-        waiting: Future[Any] = threads.submit(app.result, receipt.job_id, LIMIT_SECONDS)
+        waiting: Future[Any] = threads.submit(app.result, receipt.job_id, PATIENCE_SECONDS)
         waits(app, receipt.job_id)
 
         def child() -> None:
@@ -299,4 +292,4 @@ def test_a_child_of_a_fork_can_wait_while_the_parent_does(app: Oncely) -> None:
 
         went_well(fork(child))
         assert end(app, claim_one(app), "completed")
-        assert waiting.result(LIMIT_SECONDS) is None
+        assert waiting.result(PATIENCE_SECONDS) is None

@@ -12,8 +12,8 @@ from oncely.store import counters, limits, traffic
 from oncely.store.postgres.engine import PostgresEngine
 from oncely.store.traffic import Sample
 from tests.engine.steps import claim_one, end, engine_of, sql
-from tests.engine.test_ahead import eventually
 from tests.engine.test_counters import totals
+from tests.waiting import wait_until
 
 LASTS: tuple[Last, ...] = ("hour", "day", "month")
 
@@ -122,7 +122,7 @@ def test_two_who_add_the_same_times_do_not_wait_for_each_other(postgres_url: str
             adding = []
             for n, samples in enumerate([(last, first), (first, last)], 1):
                 adding.append(threads.submit(add_once, *samples))
-                eventually(lambda n=n: waiting(app) == n, "a lock is waited for")  # type: ignore[misc]
+                wait_until(lambda n=n: waiting(app) == n, "a lock is waited for")  # type: ignore[misc]
             holder.rollback()
             for each in adding:
                 each.result()  # a deadlock is not tried again here

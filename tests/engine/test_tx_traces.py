@@ -12,8 +12,9 @@ from sqlalchemy.pool import NullPool
 
 from oncely import NewJob, Oncely
 from tests.engine.tx_drivers import Asyncpg
-from tests.engine.tx_party import PATIENCE_SECONDS, Party
+from tests.engine.tx_party import Party
 from tests.engine.tx_scene import Scene, everywhere, on_postgres
+from tests.waiting import PATIENCE_SECONDS
 
 pytest_plugins = ["tests.engine.tx_fixtures"]
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from oncely import NewJob, Receipt
-from tests.engine.tx_party import PATIENCE_SECONDS, Party
+from tests.engine.tx_party import Party
 from tests.engine.tx_scene import Scene, everywhere, on_postgres, on_sqlite, where_it_awaits
+from tests.waiting import PATIENCE_SECONDS
 
 pytest_plugins = ["tests.engine.tx_fixtures"]
 

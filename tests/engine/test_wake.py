@@ -8,7 +8,7 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import psycopg
@@ -21,17 +21,10 @@ from oncely.store.sqlite.engine import SqliteEngine
 from tests.engine.racers import enqueue_each, race
 from tests.engine.steps import Backdoor, claim_one, end, engine_of, retry, sql
 from tests.engine.test_fork import fork, went_well
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
-LIMIT_SECONDS = 60.0
 HOUR = 3600.0
 SECOND_LOOK_IS_OVER = 0.6
-
-
-def until(reached: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not reached():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.01)
 
 
 def rest(app: Oncely) -> None:
@@ -43,9 +36,9 @@ def rest(app: Oncely) -> None:
         ears = tuple(engine._listener._ears)
         return bool(ears) and all(ear.covered and ear.resting for ear in ears)
 
-    until(resting)
+    wait_until(resting)
     time.sleep(SECOND_LOOK_IS_OVER)
-    until(resting)
+    wait_until(resting)
 
 
 @contextmanager
@@ -58,7 +51,7 @@ def idle_worker(app: Oncely, queues: list[str] | None = None) -> Iterator[None]:
         yield
     finally:
         worker.stop()
-        thread.join(LIMIT_SECONDS)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
 
 
@@ -80,18 +73,18 @@ def test_an_enqueue_wakes_an_idle_worker(
     with idle_worker(app, queues):
         for n in range(3):
             receipt = app.enqueue("k")
-            until(lambda receipt=receipt: receipt.job_id in ran)  # type: ignore[misc]
+            wait_until(lambda receipt=receipt: receipt.job_id in ran)  # type: ignore[misc]
             if n:
                 rest(app)
         many = app.enqueue_many([NewJob("k", queue="a"), NewJob("k", queue="a")])
-        until(lambda: {receipt.job_id for receipt in many.receipts} <= set(ran))
+        wait_until(lambda: {receipt.job_id for receipt in many.receipts} <= set(ran))
 
 
 def test_an_enqueue_of_another_process_wakes_it(app: Oncely, url: str, ran: list[str]) -> None:
     with idle_worker(app):
         [[(job_id, inserted)]] = race(enqueue_each, [(url, [NewJob("k")])])
         assert inserted
-        until(lambda: ran == [job_id])
+        wait_until(lambda: ran == [job_id])
 
 
 def test_the_callers_commit_wakes_it(app: Oncely, url: str, ran: list[str]) -> None:
@@ -102,7 +95,7 @@ def test_the_callers_commit_wakes_it(app: Oncely, url: str, ran: list[str]) -> N
         else:
             with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file, file:
                 receipt = app.enqueue("k", tx=file)
-        until(lambda: ran == [receipt.job_id])
+        wait_until(lambda: ran == [receipt.job_id])
 
 
 def test_a_job_that_goes_back_in_line_wakes_it(app: Oncely, ran: list[str]) -> None:
@@ -111,10 +104,10 @@ def test_a_job_that_goes_back_in_line_wakes_it(app: Oncely, ran: list[str]) -> N
     end(app, failed, "failed")
     with idle_worker(app):
         assert retry(app, retried)
-        until(lambda: receipts[0].job_id in ran)
+        wait_until(lambda: receipts[0].job_id in ran)
         rest(app)
         app.replay(failed.job_id)
-        until(lambda: receipts[1].job_id in ran)
+        wait_until(lambda: receipts[1].job_id in ran)
 
 
 def test_a_store_in_memory_wakes_its_worker() -> None:
@@ -127,7 +120,7 @@ def test_a_store_in_memory_wakes_its_worker() -> None:
 
         with idle_worker(app):
             app.enqueue("k")
-            assert done.wait(LIMIT_SECONDS)
+            assert done.wait(PATIENCE_SECONDS)
 
 
 def test_the_parent_of_a_fork_is_woken_on_and_the_child_can_listen(
@@ -136,17 +129,17 @@ def test_the_parent_of_a_fork_is_woken_on_and_the_child_can_listen(
     def child() -> None:
         told = threading.Event()
         ear = app._engine.listen([ANY_QUEUE], lambda _: told.set())
-        until(ear.rest)
+        wait_until(ear.rest)
         told.clear()
         app.enqueue("k", queue="x")
-        assert told.wait(LIMIT_SECONDS)
+        assert told.wait(PATIENCE_SECONDS)
         app.close()
 
     with idle_worker(app, ["default"]):
         went_well(fork(child))
         rest(app)
         receipt = app.enqueue("k")
-        until(lambda: receipt.job_id in ran)
+        wait_until(lambda: receipt.job_id in ran)
 
 
 def test_two_workers_share_one_listener_and_both_are_woken(app: Oncely, ran: list[str]) -> None:
@@ -161,12 +154,12 @@ def test_two_workers_share_one_listener_and_both_are_woken(app: Oncely, ran: lis
         assert len(listeners) == 1
         app.enqueue("which", queue="b")
         app.enqueue("which", queue="a")
-        until(lambda: begun == {"a", "b"})
+        wait_until(lambda: begun == {"a", "b"})
 
 
 def test_an_app_can_be_closed_while_somebody_rests(app: Oncely) -> None:
     ear = app._engine.listen([ANY_QUEUE], lambda _: None)
-    until(ear.rest)
+    wait_until(ear.rest)
     app.close()
     assert not [t for t in threading.enumerate() if t.name == "oncely-listen"]
     assert not ear.rest()
@@ -177,7 +170,7 @@ def test_nobody_is_left_listening_after_a_worker_has_stopped(app: Oncely, ran: l
         pass
     if engine_of(app) == "postgres":
         held = "select 1 from pg_locks where locktype = 'advisory' and mode = 'ShareLock'"
-        until(lambda: not sql(app, held))
+        wait_until(lambda: not sql(app, held))
     engine = app._engine
     assert isinstance(engine, SqliteEngine | PostgresEngine)
     assert not engine._listener._ears
@@ -203,11 +196,11 @@ class TestNotify(Postgres):
         with idle_worker(app, ["default"]):
             assert wakes("default")
             assert not wakes("other")
-        until(lambda: not wakes("default"))
+        wait_until(lambda: not wakes("default"))
         with idle_worker(app):
             assert wakes("default")
             assert wakes("other")
-        until(lambda: not wakes("other"))
+        wait_until(lambda: not wakes("other"))
 
     def test_leaves_no_lock_behind_also_where_the_statement_fails(self, app: Oncely) -> None:
         with psycopg.connect(app.url) as tx:
@@ -226,43 +219,43 @@ class TestNotify(Postgres):
                 other._engine.listen([queue_topic("default")], told.append),
             ]
             for ear in ears:
-                until(ear.rest)
+                wait_until(ear.rest)
             told.clear()
             assert sql(app, "select oncely.wake('default')") == [(False,)]
             app.enqueue("k")
             assert sql(app, "select other.wake('default')") == [(True,)]
-            until(lambda: len(told) == 2)
+            wait_until(lambda: len(told) == 2)
 
     def test_a_worker_that_dies_leaves_nothing(self, app: Oncely) -> None:
         def child() -> None:
             ear = app._engine.listen([ANY_QUEUE], lambda _: None)
-            until(ear.rest)
+            wait_until(ear.rest)
 
         went_well(fork(child))
-        until(lambda: sql(app, "select oncely.wake('default')") == [(False,)])
+        wait_until(lambda: sql(app, "select oncely.wake('default')") == [(False,)])
 
     def test_a_flood_is_not_listened_to(self, app: Oncely) -> None:
         """Commits that notify stand in line: many of them would slow down those who enqueue."""
         told: list[str] = []
         ear = app._engine.listen([ANY_QUEUE], told.append)
-        until(ear.rest)
+        wait_until(ear.rest)
         with closing(Backdoor(app)) as door:
-            deadline = time.monotonic() + LIMIT_SECONDS
+            deadline = time.monotonic() + PATIENCE_SECONDS
             while door.sql("select oncely.wake('default')") == [(True,)]:
                 assert time.monotonic() < deadline, "it listens to all of them"
             assert len(told) > 10
-            until(lambda: ear.covered)
+            wait_until(lambda: ear.covered)
             assert door.sql("select oncely.wake('default')") == [(True,)]
 
     def test_ids_that_do_not_fit_are_left_out(self, app: Oncely) -> None:
         told: list[str] = []
         ear = app._engine.listen([RESULT], told.append)
-        until(ear.rest)
+        wait_until(ear.rest)
         told.clear()
         ids = "array(select gen_random_uuid() from generate_series(1, :n))"
         for n, count in ((200, 200), (201, 0)):
             assert sql(app, f"select oncely.tell_waiters({ids})", n=n) == [(True,)]
-            until(lambda: told)
+            wait_until(lambda: told)
             assert [len(detail.split()) for detail in told] == [count]
             told.clear()
         for nobody in ("null", "'{}'"):

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from oncely import NewJob, Oncely, Receipt, Receipts
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60
 EngineName = Literal["sqlite", "postgres"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from oncely import NewJob, Oncely
 from tests.engine.tx_django import Django, DjangoOther
 from tests.engine.tx_drivers import Aiosqlite, Asyncpg, AsyncpgPool, Psycopg, PsycopgAsync, Sqlite3
-from tests.engine.tx_party import PATIENCE_SECONDS, EngineName, Kit, Party
+from tests.engine.tx_party import EngineName, Kit, Party
 from tests.engine.tx_sqlalchemy import (
     AlchemyAsyncConnection,
     AlchemyAsyncScoped,
@@ -22,6 +22,7 @@ from tests.engine.tx_sqlalchemy import (
     AlchemySession,
     on,
 )
+from tests.waiting import PATIENCE_SECONDS
 
 POSTGRES: dict[str, type[Kit]] = {
     "psycopg": Psycopg,

@@ -10,8 +10,8 @@ import pytest
 
 from oncely import Oncely
 from tests.surface.command import SCRIPT, environment
+from tests.waiting import PATIENCE_SECONDS
 
-LIMIT_SECONDS = 60.0
 APP = """
 import threading
 from oncely import Oncely
@@ -31,7 +31,7 @@ def late(ctx):
 
 
 def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not reached():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -56,7 +56,7 @@ def test_the_worker_hands_the_job_back_and_ends(folder: Path, url: str, signals:
             for _ in range(signals):
                 process.send_signal(signal.SIGTERM)
                 time.sleep(0.2)
-            _, said = process.communicate(timeout=LIMIT_SECONDS)
+            _, said = process.communicate(timeout=PATIENCE_SECONDS)
         finally:
             process.kill()
             process.wait()
@@ -83,7 +83,7 @@ def test_a_handler_that_outlived_its_timeout_does_not_keep_the_process(
         try:
             until(lambda: bool(app.jobs(state="failed")))
             process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=LIMIT_SECONDS)
+            _, said = process.communicate(timeout=PATIENCE_SECONDS)
         finally:
             process.kill()
             process.wait()
