@@ -2,10 +2,9 @@
 
 What is shown by which:
 
-- `pgbouncer`: the real PgBouncer, in transaction mode with three sessions for all clients, if its
-  program is on this machine; else these cases are skipped, because a fresh machine must run the
-  tests without system packages. This shows that the enqueue paths work through it.
-- `stand-in`: always. A direct connection through our proxy, which tells the client a process id
+- `pgbouncer`: the real PgBouncer, in transaction mode with three sessions for all clients. This
+  shows that the enqueue paths work through it.
+- `stand-in`: a direct connection through our proxy, which tells the client a process id
   that is not its session's, as poolers do. This shows that a pooler is recognised, and that
   nothing is left in a session that a later transaction in another one would miss or meet: which
   is what safety behind a pooler consists of. It does not show that a pooler can be used: no
@@ -13,7 +12,6 @@ What is shown by which:
 """
 
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -34,6 +32,7 @@ from oncely.store.postgres.engine import PostgresEngine
 from tests.crash.checker import check
 from tests.crash.proxy import Proxy
 from tests.crash.publishers import Call, calls
+from tests.services import PGBOUNCER, programs
 
 SESSIONS = 3
 CONFIG = """
@@ -56,10 +55,6 @@ class Pooled(NamedTuple):
     url: str
     direct_url: str
     real: bool
-
-
-def pgbouncer() -> str | None:
-    return shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
 
 
 @contextmanager
@@ -119,9 +114,7 @@ def pooled(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Pooled
         with stand_in(postgres_url) as url:
             yield Pooled(url, postgres_url, real=False)
         return
-    program = pgbouncer()
-    if program is None:
-        pytest.skip("no PgBouncer on this machine; the stand-in shows what can be shown without")
+    [program] = programs(PGBOUNCER)
     with real_pooler(program, postgres_url) as url:
         yield Pooled(url, postgres_url, real=True)
 

@@ -26,14 +26,6 @@ def free_port() -> int:
         return port
 
 
-def program(*names: str) -> str:
-    for name in names:
-        found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-        if found:
-            return found
-    pytest.skip(f"there is no {names[0]} on this machine: install its package to run this test")
-
-
 def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:

@@ -4,8 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 pytest_plugins = ["tests.engine.ledger_fixtures"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -23,14 +21,12 @@ def run(name: str, *arguments: str) -> list[str]:
 
 
 def test_celery(tmp_path: Path) -> None:
-    pytest.importorskip("celery")
     path = str(tmp_path / "shop.db")
     assert run("ledger_celery.py", path) == ["charging evt_1", "receipt-evt_1", "receipt-evt_1"]
     assert run("ledger_celery.py", path) == ["receipt-evt_1", "receipt-evt_1"]
 
 
 def test_rq(tmp_path: Path, redis_url: str) -> None:
-    pytest.importorskip("rq")
     path = str(tmp_path / "shop.db")
     told = "['mailed ann', 'mailed ann']"
     assert run("ledger_rq.py", path, redis_url) == ["mailing ann", told]

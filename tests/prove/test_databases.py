@@ -1,6 +1,5 @@
 """Each way to a database, or to Redis: its boundaries are found, and a crash between them shows."""
 
-import shutil
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
@@ -125,7 +124,6 @@ def test_the_orm_of_django(request: pytest.FixtureRequest, engine: str) -> None:
     assert report.unobserved == []
 
 
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server")
 @pytest.mark.parametrize("form", ["sync", "async", "pipeline"])
 def test_redis(sqlite_app: Oncely, redis_url: str, form: str) -> None:
     def count(ctx: Context) -> None:

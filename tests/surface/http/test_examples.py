@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -19,12 +18,12 @@ import pytest
 from oncely import Oncely
 from oncely.model.push import secret_bytes, sign
 from tests.cluster import Cluster
+from tests.services import CURL, NODE, programs
 from tests.surface.http.server import Client, as_process
 
 EXAMPLES = Path(__file__).parents[3] / "examples/http"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ORDER = {"orderId": "9482", "amountCents": 4999}
-PROGRAMS = {".sh": "sh", ".py": sys.executable, ".mjs": "node"}
 PUBLISHERS = ["publish.sh", "publish.py", "publish.mjs"]
 RECEIVERS = ["receive.py", "receive.mjs"]
 
@@ -58,11 +57,14 @@ class Served:
 
 def command(name: str, *args: str) -> list[str]:
     path = EXAMPLES / name
-    program = PROGRAMS[path.suffix]
-    needed = [program] if path.suffix != ".sh" else ["sh", "curl"]
-    for each in needed:
-        if shutil.which(each) is None:
-            pytest.skip(f"there is no {each} on this machine")
+    match path.suffix:
+        case ".py":
+            program = sys.executable
+        case ".mjs":
+            [program] = programs(NODE)
+        case _:
+            programs(CURL)
+            program = "sh"
     return [program, str(path), *args]
 
 
@@ -91,11 +93,7 @@ def test_every_example_is_tested_here() -> None:
 def test_every_publisher_may_be_run_again_and_all_mean_the_same_job(served: Served) -> None:
     """They send the same key and content, so whichever comes first makes the job."""
     order = ("9482", "4999")
-    answers = [
-        served.said(name, *order)
-        for name in PUBLISHERS * 2
-        if shutil.which(PROGRAMS[Path(name).suffix])
-    ]
+    answers = [served.said(name, *order) for name in PUBLISHERS * 2]
     assert len({each["id"] for each in answers}) == 1
     assert [each["deduplicated"] for each in answers] == [False, *[True] * (len(answers) - 1)]
     job = served.app.get(answers[0]["id"])
