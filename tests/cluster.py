@@ -276,7 +276,7 @@ class Cluster:
         nobody = pwd.getpwnam("nobody")
         unshare = ["unshare", "--user"]
         unshare += [f"--map-user={nobody.pw_uid}", f"--map-group={nobody.pw_gid}"]
-        if self._as_root == "unshare" or (self._as_root is None and _works(unshare)):
+        if self._as_root == "unshare" or (self._as_root is None and works(unshare)):
             # Still root to the files, and nobody to itself.
             self._prefix = unshare
             return
@@ -363,7 +363,7 @@ class Cluster:
             connection.execute(statement)
 
 
-def _works(prefix: Sequence[str]) -> bool:
+def works(prefix: Sequence[str]) -> bool:
     """Whether a command can be run this way."""
     try:
         done = subprocess.run([*prefix, "true"], capture_output=True, check=False)
