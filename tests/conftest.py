@@ -9,15 +9,22 @@ import pytest
 from oncely import Oncely
 from tests.cluster import Cluster
 from tests.scratch import use_memory
+from tests.seed import VARIABLE, seed
 from tests.spares import Spares
 
 use_memory()
+seed()  # before any process is started that must inherit it
 
 # A shell that starts a command in the background lets it ignore Ctrl-C, `nohup` lets it ignore the
 # end of the terminal, and every child inherits that. What is caught here is not ignored there.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _ignored in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(_ignored, signal.SIG_DFL)
+
+
+def pytest_report_header() -> str:
+    return f"random choices: {VARIABLE}={seed()}"
+
 
 MIGRATING = {"app", "at", "migrated"}
 """Fixtures that migrate a store in any case: theirs has the tables in it from the beginning."""

@@ -1,7 +1,7 @@
 """What the processes of these tests do: in a module of its own, for them to import."""
 
 import os
-import random
+import secrets
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +12,7 @@ from oncely import NewJob, Oncely, Receipt
 from oncely.store.claim import Claimed, claim
 from oncely.store.deliver import Settlement, settle
 from tests.crash.fleet import Gate
+from tests.seed import dice
 
 
 class Call(NamedTuple):
@@ -81,23 +82,23 @@ def send_either(
 
 
 def send_while_claimed(
-    gate: Gate, url: str, sent: Sequence[Call], seed: int
+    gate: Gate, url: str, sent: Sequence[Call], name: str
 ) -> list[tuple[Call, Receipt]]:
     """Send, and now and then claim and complete: keys change hands all the time."""
-    dice = random.Random(seed)
+    chance = dice(name)
     with Oncely(url) as app:
         gate()
         receipts = []
         for call in sent:
             receipts.append((call, call.send(app)))
-            if dice.random() < 0.5:
-                work(app, limit=dice.randint(1, 3))
+            if chance.random() < 0.5:
+                work(app, limit=chance.randint(1, 3))
         return receipts
 
 
 def work(app: Oncely, *, limit: int, queue: str = "races") -> list[Claimed]:
     """Claim and complete in two steps, as a worker does."""
-    nonce = random.getrandbits(62)
+    nonce = secrets.randbits(62)
     claimed = app._engine.run(
         lambda _: claim(queue, worker="test", nonce=nonce, lease_seconds=60, limit=limit), "write"
     )
@@ -114,7 +115,7 @@ MOST_AT_ONCE = 4
 """So many publishes, at most, before the moment of the end is set, and so many after that."""
 
 
-def publish(url: str, log: str, batches: Sequence[Sequence[Call]], seed: str) -> None:
+def publish(url: str, log: str, batches: Sequence[Sequence[Call]], name: str) -> None:
     """Ended in the middle, unless it is done first. What has a line in the log was acknowledged;
     the rest is sent, from the first.
 
@@ -123,15 +124,15 @@ def publish(url: str, log: str, batches: Sequence[Sequence[Call]], seed: str) ->
     """
     done = {int(line.split()[0]) for line in acknowledged(log)}
     out = os.open(log, os.O_WRONLY | os.O_APPEND)
-    dice = random.Random(seed)
-    first = dice.randrange(MOST_AT_ONCE)
+    chance = dice(name)
+    first = chance.randrange(MOST_AT_ONCE)
     with Oncely(url) as app:
         left = [(number, batch) for number, batch in enumerate(batches) if number not in done]
         for sent, (number, batch) in enumerate(left):
             if sent == first:
                 # Nobody handles that signal: it ends the process as abruptly as SIGKILL, and from
                 # within, so that the moment does not depend on how busy the tests are.
-                signal.setitimer(signal.ITIMER_REAL, 0.0001 + dice.random() * 0.004)
+                signal.setitimer(signal.ITIMER_REAL, 0.0001 + chance.random() * 0.004)
             elif sent == first + MOST_AT_ONCE:
                 signal.pause()
             if len(batch) == 1:

@@ -1,6 +1,6 @@
 """The checker itself: a healthy store passes, and each planted violation is found and named."""
 
-import random
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ def ids(app: Oncely) -> Ids:
         return made[name]
 
     def run(queue: str, **how: Any) -> None:
-        nonce = random.getrandbits(62)
+        nonce = secrets.randbits(62)
         (job,) = app._engine.run(
             lambda _: claim(queue, worker="w", nonce=nonce, lease_seconds=60, limit=1), "write"
         )

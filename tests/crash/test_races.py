@@ -1,7 +1,6 @@
 """One job per key, however many ask at once: processes, threads, tasks, batches."""
 
 import asyncio
-import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,8 @@ from tests.crash.publishers import (
     send_one_by_one,
     send_while_claimed,
 )
+from tests.seed import dice
+from tests.waiting import PATIENCE_SECONDS
 
 KEYED = ("idempotency", "unique", "both")
 Sent = Iterable[tuple[Call, Receipt]]
@@ -82,7 +83,7 @@ def test_sixteen_threads_one_key(app: Oncely, shape: str) -> None:
     def send(_: int) -> list[Receipt]:
         receipts = []
         for call in sent:
-            barrier.wait(20)
+            barrier.wait(PATIENCE_SECONDS)
             receipts.append(call.send(app))
         return receipts
 
@@ -96,7 +97,7 @@ def test_sixteen_threads_many_keys(app: Oncely) -> None:
     sent = mixed(20, "thread")
 
     def send(number: int) -> list[tuple[Call, Receipt]]:
-        return [(call, call.send(app)) for call in random.Random(number).sample(sent, len(sent))]
+        return [(call, call.send(app)) for call in dice(f"thread {number}").sample(sent, len(sent))]
 
     with ThreadPoolExecutor(16) as threads:
         answers = list(threads.map(send, range(16)))
@@ -123,10 +124,10 @@ def mixed(count: int, name: str) -> list[Call]:
 
 def orders(batches: Sequence[list[Call]], number: int) -> list[list[Call]]:
     """The same batches for every process, in another order in each: forwards, backwards, any."""
-    dice = random.Random(number)
+    chance = dice(f"process {number}")
     if number < 2:
         return [batch if number else batch[::-1] for batch in batches]
-    return [dice.sample(batch, len(batch)) for batch in batches]
+    return [chance.sample(batch, len(batch)) for batch in batches]
 
 
 def flat(batches: Sequence[list[Call]], answers: Sequence[list[Receipt]]) -> Sent:
@@ -184,14 +185,14 @@ def test_singles_beside_batches(app: Oncely, fleet: Fleet) -> None:
 
 def test_unique_keys_change_hands(app: Oncely, fleet: Fleet) -> None:
     """Jobs are claimed and completed while others ask for their keys: free, held, free again."""
-    dice = random.Random(7)
+    chance = dice("hot keys")
     theirs = []
     for number in range(fleet.size):
-        only = [Call(unique_key=f"hot-{dice.randrange(3)}") for _ in range(60)]
-        both = [Call(f"call-{number}-{n}", f"hot-{dice.randrange(3)}") for n in range(60)]
-        theirs.append(dice.sample(only + both, 120))
+        only = [Call(unique_key=f"hot-{chance.randrange(3)}") for _ in range(60)]
+        both = [Call(f"call-{number}-{n}", f"hot-{chance.randrange(3)}") for n in range(60)]
+        theirs.append(chance.sample(only + both, 120))
     answers = fleet.run(
-        send_while_claimed, [(app.url, sent, number) for number, sent in enumerate(theirs)]
+        send_while_claimed, [(app.url, sent, f"claims {n}") for n, sent in enumerate(theirs)]
     )
     sent = [pair for each in answers for pair in each]
     census = check(app.url)

@@ -1,6 +1,5 @@
 """Many jobs in one call: all or none, positional receipts, repeats recognised inside it too."""
 
-import random
 from collections.abc import Iterator
 from threading import Barrier, Thread
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from oncely import KeyConflict, NewJob, Oncely, Receipt, Receipts
 from tests.engine.racers import enqueue_batches, race
 from tests.engine.steps import claim_one, counts, end, found
+from tests.seed import dice
 
 
 def flags(receipts: Receipts) -> list[bool]:
@@ -256,10 +256,10 @@ def test_the_last_of_many_may_spoil_all(app: Oncely) -> None:
     assert app.enqueue_many(jobs).inserted == 2_500
 
 
-def shared_batches(seed: int, *, rounds: int, size: int) -> list[list[list[NewJob]]]:
+def shared_batches(name: str, *, rounds: int, size: int) -> list[list[list[NewJob]]]:
     """For each of two callers a batch per round: the same jobs, in opposite orders. Some of them
     repeat one of the keys of another."""
-    pick = random.Random(seed)
+    pick = dice(name)
     mine, theirs = [], []
     for turn in range(rounds):
         batch = []
@@ -296,7 +296,7 @@ def one_job_per_key(
 
 
 def test_batches_with_shared_keys_in_opposite_order_from_two_threads(app: Oncely) -> None:
-    batches = shared_batches(1, rounds=12, size=200)
+    batches = shared_batches("two threads", rounds=12, size=200)
     barrier = Barrier(2)
     answers: list[list[list[tuple[str, bool]]]] = [[], []]
 
@@ -315,7 +315,7 @@ def test_batches_with_shared_keys_in_opposite_order_from_two_threads(app: Oncely
 
 
 def test_batches_with_shared_keys_in_opposite_order_from_two_processes(app: Oncely) -> None:
-    batches = shared_batches(2, rounds=12, size=200)
+    batches = shared_batches("two processes", rounds=12, size=200)
     answers = race(enqueue_batches, [(app.url, batch) for batch in batches])
     one_job_per_key(app, batches, answers)
 
@@ -325,7 +325,7 @@ def test_no_deadlock_between_transactions_of_the_callers(postgres_url: str, size
     """In the caller's transaction nothing is retried, so that a deadlock would be seen here."""
     with Oncely(postgres_url) as app:
         app.migrate()
-        batches = shared_batches(3, rounds=4, size=size)
+        batches = shared_batches(f"batches of {size}", rounds=4, size=size)
         barrier = Barrier(2)
         answers: list[list[list[tuple[str, bool]]]] = [[], []]
         errors: list[Exception] = []

@@ -1,7 +1,6 @@
 """A lease whose jobs have all returned is settled whole: as if one by one, and never in part."""
 
 import asyncio
-import random
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from oncely.store.swap import Completed, Swapped, settle_whole, swap
 from oncely.worker.ends import Ends
 from tests.engine.steps import TABLES, claim, counts, found, let_days_pass, retry, sql
 from tests.engine.test_counters import totals
+from tests.seed import dice
 
 Lease = list[Completed]
 
@@ -34,7 +34,7 @@ def ended(claimed: Sequence[Claimed], results: Sequence[object] | None = None) -
     ends = Ends()
     ends.expect(claimed)
     pairs = list(zip(claimed, results or [None] * len(claimed), strict=True))
-    random.shuffle(pairs)
+    dice("ended").shuffle(pairs)
     for job, result in pairs:
         ends.add(job, Completed(job, msgspec.json.encode(result).decode()), 0.0)
     [lease], singles = ends.take(0.0, linger=True)
