@@ -9,10 +9,11 @@ real one does, and goes when the process that started it goes, however that one 
 """
 
 import atexit
+import fcntl
 import importlib.util
 import os
 import pwd
-import random
+import secrets
 import shutil
 import signal
 import socket
@@ -24,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import BinaryIO, Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -45,6 +46,9 @@ STOP_SECONDS = 60.0
 # trying again and again while the server is down could be given this very port, connect to
 # itself, and keep the server from coming back.
 PORTS = range(15_000, 32_000)
+CLAIMS = f"/tmp/oncely-tests-ports-{os.getuid()}"
+_claims: BinaryIO | None = None
+_claimed: set[int] = set()
 
 CONFIG = """
 listen_addresses = '127.0.0.1'
@@ -289,7 +293,7 @@ class Cluster:
 
     def _launch_on_free_port(self) -> int:
         for _ in range(5):
-            port = _free_port()
+            port = free_port()
             try:
                 self._launch(port)
             except ClusterError as error:
@@ -388,18 +392,39 @@ def _copy_wheel(programs: Path, to: Path) -> Path:
     return to / package.name / install.name / programs.name
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody uses, and that no other process of this user's tests is given
+    while this one lives: a server may leave it and come back."""
+    global _claims
+    if _claims is None:
+        _claims = open(CLAIMS, "wb")  # noqa: SIM115 - closing it would give the ports back
     for _ in range(1000):
-        port = random.choice(PORTS)
-        with socket.socket() as probe:
-            # As the server does: a port whose last connections are still closing is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
+        # Not from the module `random`: Hypothesis sets its seed, to the same in every process.
+        port = secrets.choice(PORTS)
+        if port not in _claimed and _claim(_claims, port) and _is_free(port):
+            _claimed.add(port)
+            return port
     raise ClusterError(f"no free port from {PORTS.start} to {PORTS.stop - 1} on 127.0.0.1")
+
+
+def _claim(claims: BinaryIO, port: int) -> bool:
+    """One byte of the file stands for each port, and goes free when its process ends."""
+    try:
+        fcntl.lockf(claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the server does: a port whose last connections are still closing is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def _is_ready(data: Path, pid: int) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, Self
 
+from tests.cluster import free_port
+
 Cut = Literal["before", "after"]
 
 
@@ -16,7 +18,7 @@ class Cutting:
     def __init__(self, url: str, decide: Callable[[str], Cut | None]) -> None:
         self.lead_to(url)
         self._decide = decide
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", free_port()))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()

@@ -16,7 +16,6 @@ import socket
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -29,10 +28,12 @@ import pytest
 
 from oncely import Context, NewJob, Oncely
 from oncely.store.postgres.engine import PostgresEngine
+from tests.cluster import free_port
 from tests.crash.checker import check
 from tests.crash.proxy import Proxy
 from tests.crash.publishers import Call, calls
 from tests.services import PGBOUNCER, programs
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 SESSIONS = 3
 CONFIG = """
@@ -60,8 +61,7 @@ class Pooled(NamedTuple):
 @contextmanager
 def real_pooler(program: str, url: str) -> Iterator[str]:
     parts = urlsplit(url)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        listen = probe.getsockname()[1]
+    listen = free_port()
     with tempfile.TemporaryDirectory(prefix="oncely-pooler-") as folder:
         Path(folder).chmod(0o755)
         config = Path(folder) / "pgbouncer.ini"
@@ -85,20 +85,19 @@ def real_pooler(program: str, url: str) -> Iterator[str]:
             yield urlunsplit(parts._replace(netloc=f"postgres@127.0.0.1:{listen}"))
         finally:
             pooler.kill()
-            pooler.wait(10)
+            pooler.wait()
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
-    while True:
+    def answers() -> bool:
         assert process.poll() is None, f"PgBouncer ended with {process.returncode}"
-        assert time.monotonic() < deadline, "PgBouncer does not answer"
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
+            socket.create_connection(("127.0.0.1", port)).close()
         except OSError:
-            time.sleep(0.05)
-        else:
-            return
+            return False
+        return True
+
+    wait_until(answers, "PgBouncer answers")
 
 
 @contextmanager
@@ -260,7 +259,7 @@ def test_workers_poll_and_whoever_waits_for_a_result_looks(pooled: Pooled) -> No
         thread.start()
         try:
             for _ in range(3):
-                assert app.result(app.enqueue("k").job_id, timeout=60) == "done"
+                assert app.result(app.enqueue("k").job_id, timeout=PATIENCE_SECONDS) == "done"
         finally:
             worker.stop()
             thread.join()

@@ -14,7 +14,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import create_engine, text
 
-from tests.engine.ledger_places import PLACES, Place, free_port, serve
+from tests.cluster import free_port
+from tests.engine.ledger_places import PLACES, Place, serve
 from tests.services import MARIADB, REDIS, programs
 
 

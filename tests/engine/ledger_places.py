@@ -5,7 +5,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -16,27 +15,19 @@ import pytest
 from sqlalchemy import create_engine
 
 from oncely import Ledger
-from tests.waiting import PATIENCE_SECONDS
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+from tests.waiting import wait_until
 
 
 def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
+    def answers() -> bool:
+        assert server.poll() is None, f"the server ended with {server.returncode}"
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            socket.create_connection(("127.0.0.1", port)).close()
         except OSError:
-            assert server.poll() is None, "the server ended"
-            assert time.monotonic() < deadline, "the server did not answer"
-            time.sleep(0.05)
-        else:
-            return
+            return False
+        return True
+
+    wait_until(answers, "the server answers")
 
 
 def serve(command: list[str], port: int, folder: str) -> Iterator[None]:

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from oncely.prove import Report
-from tests.cluster import Cluster
+from tests.cluster import Cluster, free_port
 from tests.crash.original_scenes import RECIPES
-from tests.engine.ledger_places import free_port, serve
+from tests.engine.ledger_places import serve
 from tests.prove.exhibits import Exhibit
 from tests.prove.test_sound import DECLARED, SOUND, Shop
 

@@ -8,7 +8,7 @@ import time
 import httpx2
 
 from oncely import Oncely
-from oncely.surface.http.run import listen
+from tests.cluster import free_port
 from tests.crash.load import TORTURE
 from tests.surface.http.cutter import Cutter
 from tests.surface.http.server import Client, as_process, in_thread
@@ -66,8 +66,7 @@ class Load:
 
 
 def test_every_acknowledged_job_is_there_after_the_server_was_killed(url: str, app: Oncely) -> None:
-    with listen("127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     load = Load(f"http://127.0.0.1:{port}")
     try:
         for _ in range(KILLS):
