@@ -11,10 +11,15 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
-TIMEOUT_SECONDS = 30.0
+import pytest
+
+from oncely.flow import drive
+from tests.cluster import free_port
+from tests.waiting import PATIENCE_SECONDS
+
 _SSL_REQUEST = 80877103
 _GSS_REQUEST = 80877104
 
@@ -64,14 +69,17 @@ class Proxy:
         self._faults: list[Fault] = []
         self._armed: list[Fault] = []
         self._sockets: set[socket.socket] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        port = self._listener.getsockname()[1]
+        # Tests knock here after it has closed: the port must not become another one's.
+        port = free_port()
+        self._listener = socket.create_server(("127.0.0.1", port))
         user = f"{parts.username}@" if parts.username else ""
         if parts.password:
             user = f"{parts.username}:{parts.password}@"
         self.url = urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{port}"))
-        self.refusing = False
+        self._refusing = False
         self.connections = 0
+        self.refused = 0
+        """How many of the connections were refused."""
         self.process_id: int | None = None
         """What clients are told is the process id of their session, if it is not the truth."""
         self.seen: list[str] = []
@@ -103,6 +111,16 @@ class Proxy:
         for end in sockets:
             _reset(end)
 
+    def refuse(self) -> None:
+        """End every connection and let no other through, until `relent`."""
+        with self._lock:
+            self._refusing = True
+        self.cut()
+
+    def relent(self) -> None:
+        with self._lock:
+            self._refusing = False
+
     @property
     def pending(self) -> int:
         """How many faults have not happened."""
@@ -131,11 +149,32 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            self.connections += 1
-            if self.refusing:
+            # Under the lock: whoever refuses or cuts finds it let through and listed, or neither.
+            with self._lock:
+                self.connections += 1
+                self.refused += self._refusing
+                refused = self._refusing
+                if not refused:
+                    self._sockets.add(client)
+            if refused:
                 _reset(client)
-                continue
-            self._start(_Session(self, client, self._server).serve)
+            else:
+                self._start(_Session(self, client, self._server).serve)
+
+
+def back_at_the_first_wait(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The store comes back once the end of an effect could not be written: when whoever has it is
+    about to wait before it tries again. The waits, as they come."""
+    waits: list[float] = []
+    next_wait = drive._next_wait
+
+    def relent_and_wait(*args: Any) -> float:
+        waits.append(next_wait(*args))
+        proxy.relent()
+        return waits[-1]
+
+    monkeypatch.setattr(drive, "_next_wait", relent_and_wait)
+    return waits
 
 
 class _Session:
@@ -149,16 +188,15 @@ class _Session:
 
     def serve(self) -> None:
         try:
-            self._server = socket.create_connection(self._address, TIMEOUT_SECONDS)
+            self._server = socket.create_connection(self._address)
         except OSError:
-            _reset(self._client)
+            self._forget(self._client)
             return
-        for end in (self._client, self._server):
-            end.settimeout(None)
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._proxy._lock:
-            self._proxy._sockets |= {self._client, self._server}
+            self._proxy._sockets.add(self._server)
         try:
+            for end in (self._client, self._server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._open()
             self._proxy._start(self._answers)
             self._requests()
@@ -202,7 +240,7 @@ class _Session:
         fault.run_hook()
         self._fault = fault
         self._server.sendall(messages)
-        fault.happened.wait(TIMEOUT_SECONDS)
+        fault.happened.wait(PATIENCE_SECONDS)
 
     def _statement(self, kind: bytes, body: bytes) -> str | None:
         """The text of what is asked to run, or None if this message runs nothing."""
@@ -247,10 +285,13 @@ class _Session:
         fault.happened.set()
 
     def _end(self) -> None:
-        for end in (self._client, self._server):
+        self._forget(self._client, self._server)
+
+    def _forget(self, *ends: socket.socket) -> None:
+        for end in ends:
             _reset(end)
         with self._proxy._lock:
-            self._proxy._sockets -= {self._client, self._server}
+            self._proxy._sockets.difference_update(ends)
 
 
 def _reset(end: socket.socket) -> None:

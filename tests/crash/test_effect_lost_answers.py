@@ -22,7 +22,7 @@ from oncely.store.claim import Claimed
 from oncely.store.ledger import plans
 from tests.cluster import Cluster
 from tests.crash.fleet import thread
-from tests.crash.proxy import Fault, Proxy
+from tests.crash.proxy import Fault, Proxy, back_at_the_first_wait
 from tests.engine.steps import claim_one
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
@@ -198,21 +198,21 @@ def test_a_proof_that_nothing_happened_arrives(
 
 
 def test_the_outcome_waits_for_a_store_that_is_gone_for_a_moment(
-    near: Ledger, far: Ledger, proxy: Proxy, call: Callable[..., Any]
+    near: Ledger,
+    far: Ledger,
+    proxy: Proxy,
+    call: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World()
-
-    def come_back(tries: int) -> None:
-        wait_until(lambda: proxy.connections > tries, "it is tried again")
-        proxy.refusing = False
+    waits = back_at_the_first_wait(proxy, monkeypatch)
 
     def do() -> str:
-        proxy.refusing = True
-        proxy.cut()
-        thread(come_back, proxy.connections)
+        proxy.refuse()
         return world.do()
 
     assert call(far, "fence", KEY, do) == "result"
+    assert waits == [0.1]
     assert call(near, "fence", KEY, world.do) == "result"
     assert world.done == 1
 

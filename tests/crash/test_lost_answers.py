@@ -24,7 +24,7 @@ from tests.crash.fleet import thread
 from tests.crash.proxy import Fault, Proxy
 from tests.crash.publishers import Call, work
 from tests.engine.steps import claim_one
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 ADMIT = "insert into"
 COMMIT = "COMMIT"
@@ -221,7 +221,7 @@ def test_the_first_try_arrives_after_the_second(
     answered = Event()
 
     def wait() -> None:
-        assert answered.wait(30)
+        assert answered.wait(PATIENCE_SECONDS)
 
     late = Fault(ADMIT, "late", hook=wait)
     proxy.arm(late)
@@ -229,7 +229,7 @@ def test_the_first_try_arrives_after_the_second(
     if ended:
         drained(direct)
     answered.set()
-    assert late.happened.wait(30)
+    assert late.happened.wait(PATIENCE_SECONDS)
     census = assert_one(direct.url, receipt)
     assert census.count("completed") == ended
 
@@ -258,7 +258,7 @@ def test_both_tries_run_at_once(
         proxy.cut()
         wait_until(lambda: waiting_sessions(direct.url) == 2)
         getattr(other, end)()
-        receipt = sent.result(30)
+        receipt = sent.result(PATIENCE_SECONDS)
     wait_until(lambda: waiting_sessions(direct.url) == 0)
     census = check(direct.url)
     assert list(census.jobs) == [receipt.job_id]
@@ -275,11 +275,11 @@ def sharing_a_write(proxy: Proxy, far: Oncely) -> Iterator[list[Future[Receipt]]
 
     def hold() -> None:
         busy.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE_SECONDS)
 
     proxy.arm(Fault(ADMIT, "hold", hook=hold))
     leader = thread(far.enqueue, "race")
-    assert busy.wait(30)
+    assert busy.wait(PATIENCE_SECONDS)
     others = [thread(far.enqueue, "race") for _ in range(16)]
     wait_until(lambda: len(far._enqueuer._gather._waiting) == 16)
     yield [leader, *others]
@@ -293,7 +293,7 @@ def test_callers_that_share_a_write(direct: Oncely, proxy: Proxy, far: Oncely) -
     """
     with sharing_a_write(proxy, far) as calls:
         proxy.arm(Fault(ADMIT), Fault(FIND))
-    receipts = [call.result(60) for call in calls]
+    receipts = [call.result(PATIENCE_SECONDS) for call in calls]
     assert proxy.pending == 0
     census = check(direct.url)
     assert all(receipt.inserted for receipt in receipts)
@@ -306,10 +306,9 @@ def test_callers_that_share_a_write_when_the_store_is_gone(
     """They do not knock one after another: each knock may take seconds, and all must wait."""
     with sharing_a_write(proxy, far) as calls:
         before = proxy.connections
-        proxy.refusing = True
-        proxy.cut()
+        proxy.refuse()
     for call in calls:
-        assert isinstance(call.exception(60), StoreUnavailable)
+        assert isinstance(call.exception(PATIENCE_SECONDS), StoreUnavailable)
     assert proxy.connections - before <= 4
     assert len(check(direct.url).jobs) == 1
 
@@ -324,11 +323,11 @@ def test_closing_under_callers_that_share_a_write(
         wait_until(lambda: far._executor._shutdown)
         if late:
             calls.append(thread(asyncio.run, far.aenqueue("race")))
-    closing.result(30)
+    closing.result(PATIENCE_SECONDS)
     for call in calls:
-        assert isinstance(call.exception(30), StoreUnavailable | None)
+        assert isinstance(call.exception(PATIENCE_SECONDS), StoreUnavailable | None)
     receipts = [call.result() for call in calls if call.exception() is None]
-    assert calls[0].exception(60) is None
+    assert calls[0].exception(PATIENCE_SECONDS) is None
     assert sorted(receipt.job_id for receipt in receipts) == sorted(check(direct.url).jobs)
 
 
@@ -370,7 +369,7 @@ def test_what_may_have_been_counted_is_not_counted_again(direct: Oncely, proxy: 
         proxy.arm(counted)
         with pytest.raises(KeyConflict):
             far.enqueue("count", 2, idempotency_key="c:1")
-        assert counted.happened.wait(30)
+        assert counted.happened.wait(PATIENCE_SECONDS)
     assert sum(direct.traffic().values("key_conflicts", kind="count")) == 1
 
 
@@ -399,8 +398,7 @@ def test_no_connection(direct: Oncely, how: str) -> None:
         far.enqueue("race")
         if how == "refused":
             proxy.__exit__()
-        proxy.refusing = True
-        proxy.cut()
+        proxy.refuse()
         for call in SHAPES.values():
             with pytest.raises(StoreUnavailable):
                 call.send(far)
@@ -416,7 +414,7 @@ def test_no_connection(direct: Oncely, how: str) -> None:
             far.examine()
         assert len(check(direct.url).jobs) == 1
         if how == "closed":
-            proxy.refusing = False
+            proxy.relent()
             assert SHAPES["both"].send(far).inserted
 
 

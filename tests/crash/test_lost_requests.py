@@ -11,6 +11,7 @@ from oncely.surface.asgi.types import Receive, Send
 from tests.crash.proxy import Fault, Proxy, When
 from tests.engine.steps import sql
 from tests.surface.asgi_driver import Client, Till
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.anyio
 BEGIN = "insert into"
@@ -50,7 +51,7 @@ async def test_it_runs_once_and_its_response_is_repeated(
     fault = Fault(text, when)
     proxy.arm(fault)
     first = await Client(IdempotencyMiddleware(till, far)).send()
-    assert fault.happened.wait(30)
+    assert fault.happened.wait(PATIENCE_SECONDS)
     assert (first.status, first.replayed) == (201, False)
     repeat = await Client(IdempotencyMiddleware(till, direct)).send()
     assert (repeat.status, repeat.body, repeat.replayed) == (201, first.body, True)
@@ -68,7 +69,7 @@ async def test_a_doubt_is_a_doubt(direct: Oncely, far: Oncely, proxy: Proxy, whe
     proxy.arm(fault)
     with pytest.raises(ZeroDivisionError):
         await Client(IdempotencyMiddleware(till, far)).send()
-    assert fault.happened.wait(30)
+    assert fault.happened.wait(PATIENCE_SECONDS)
     repeat = await Client(IdempotencyMiddleware(till, direct)).send()
     assert repeat.code == (409, "outcome_unknown")
     assert till.runs == 1
@@ -85,5 +86,5 @@ async def test_what_was_not_acted_upon_runs_when_it_comes_again(
     await Client(IdempotencyMiddleware(till, far)).send()
     till.status = 201
     assert (await Client(IdempotencyMiddleware(till, direct)).send()).body == b"run 2"
-    assert fault.happened.wait(30)
+    assert fault.happened.wait(PATIENCE_SECONDS)
     assert sql(direct, "select state from oncely.request") == [("done",)]

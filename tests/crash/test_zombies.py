@@ -1,34 +1,35 @@
 """Executions that come too late, and what they know: real processes, stopped and woken up."""
 
 import asyncio
-import os
 import signal
-import sqlite3
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import closing
-from multiprocessing.context import ForkServerProcess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oncely import Context, Oncely, Retry
+from oncely.flow.execute import with_doubt
 from oncely.model.effect import fingerprint
 from oncely.model.outcome import Doubted, Failure, Standing, decide
 from oncely.store import deliver, effects
 from oncely.store.claim import Fence
 from oncely.store.effects import Effect
+from oncely.worker import hands
 from tests.crash.ends import end
 from tests.crash.fleet import start
-from tests.crash.proxy import Proxy
+from tests.crash.proxy import Proxy, back_at_the_first_wait
+from tests.crash.stopping import let_leases_run_out, send, stop
 from tests.crash.zombies import make_app, work
 from tests.engine.steps import claim_one, found, sql
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.usefixtures("migrated")
-LEASE_SECONDS = 0.6
+LEASE_SECONDS = 600.0
+"""Nobody loses a lease because the machine is busy: the tests let it run out."""
+Act = Callable[[], None]
 KINDS = ("fence_def", "fence_async", "fence_thread")
 
 
@@ -37,21 +38,6 @@ def app(url: str, tmp_path: Path) -> Iterator[Oncely]:
     with make_app(url, tmp_path) as app:
         app.migrate()
         yield app
-
-
-def stop(zombie: ForkServerProcess, url: str) -> None:
-    """Not while it writes: of SQLite it would keep everybody out until it wakes up."""
-    while True:
-        os.kill(zombie.pid or 0, signal.SIGSTOP)
-        if not url.startswith("sqlite"):
-            return
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=1)) as connection:
-            try:
-                connection.execute("begin immediate")
-                return
-            except sqlite3.OperationalError:
-                os.kill(zombie.pid or 0, signal.SIGCONT)
-                time.sleep(0.05)
 
 
 def state(app: Oncely, job_id: str) -> str:
@@ -72,14 +58,14 @@ def test_a_zombie_wakes_up_and_its_evidence_lets_the_held_job_go_on(
     zombie = start(work, url, tmp_path, LEASE_SECONDS)
     wait_until((tmp_path / "in the middle").exists, "the effect is under way")
     stop(zombie, url)
+    let_leases_run_out(app)
     successor = start(work, url, tmp_path, LEASE_SECONDS)
     try:
         wait_until(lambda: state(app, job_id) == "in_doubt", "the successor holds the job")
         (tmp_path / "go on").touch()
-        os.kill(zombie.pid or 0, signal.SIGCONT)
+        send(zombie, signal.SIGCONT)
         wait_until(lambda: state(app, job_id) == "completed", "it goes on by itself")
     finally:
-        os.kill(zombie.pid or 0, signal.SIGCONT)
         end([zombie, successor])
     assert found(app, job_id).result == "sent ann"
     assert (tmp_path / "sent").read_text() == "ann\n"
@@ -95,11 +81,12 @@ def test_a_worker_that_ends_in_the_middle_leaves_a_doubt(
     worker = start(work, url, tmp_path, LEASE_SECONDS)
     wait_until((tmp_path / "in the middle").exists, "the effect is under way")
     if how == "killed":
-        worker.kill()
+        end([worker])
+        let_leases_run_out(app)
     else:
-        os.kill(worker.pid or 0, signal.SIGTERM)
+        send(worker, signal.SIGTERM)
         wait_until(lambda: state(app, job_id) != "running", "it is handed back")
-    end([worker])
+        end([worker])
     successor = start(work, url, tmp_path, LEASE_SECONDS)
     try:
         wait_until(lambda: state(app, job_id) == "in_doubt", "the successor holds the job")
@@ -115,40 +102,79 @@ def test_a_worker_that_ends_in_the_middle_leaves_a_doubt(
 class Slow:
     """An effect in a thread that the handler does not wait for any longer."""
 
-    def __init__(self) -> None:
+    def __init__(self, time_out: "TimeOut | None" = None) -> None:
         self.entered = threading.Event()
         self.let_go = threading.Event()
         self.times = 0
         self.error: Exception | None = None
+        self._time_out = time_out
 
     def send(self) -> str:
         self.times += 1
         self.entered.set()
+        if self._time_out is not None and self.times == 1:
+            self._time_out.strike()
         assert self.let_go.wait(PATIENCE_SECONDS)
         if self.error:
             raise self.error
         return "sent"
 
 
+class TimeOut:
+    """The time that handlers have: it is over when the test says so."""
+
+    seconds = 12_345.0
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._limits: list[tuple[asyncio.Timeout, asyncio.AbstractEventLoop]] = []
+        timeout = asyncio.timeout
+
+        def timeout_and_note(delay: float | None) -> asyncio.Timeout:
+            limit = timeout(delay)
+            if delay == self.seconds:
+                self._limits.append((limit, asyncio.get_running_loop()))
+            return limit
+
+        monkeypatch.setattr(asyncio, "timeout", timeout_and_note)
+
+    def strike(self) -> None:
+        limit, loop = self._limits[-1]
+        loop.call_soon_threadsafe(limit.reschedule, 0)
+
+
+@pytest.fixture
+def time_out(monkeypatch: pytest.MonkeyPatch) -> TimeOut:
+    return TimeOut(monkeypatch)
+
+
 @pytest.mark.parametrize("form", ["async", "def"])
 @pytest.mark.parametrize("order", ["held first", "evidence first"])
-def test_a_time_out_inside_a_fence_and_then_the_evidence(url: str, form: str, order: str) -> None:
-    slow = Slow()
+def test_a_time_out_inside_a_fence_and_then_the_evidence(
+    url: str, form: str, order: str, time_out: TimeOut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(time_out)
     with Oncely(url) as app:
         app.migrate()
 
-        @app.job("async", timeout=0.3, retry=Retry(base=0))
+        def with_doubt_after_evidence(ending: Any, context: Any) -> Any:
+            """The handler is given up, and what becomes of its job is not written down yet."""
+            doubted = with_doubt(ending, context)
+            slow.let_go.set()
+            wait_until(lambda: ledger(app) == [("send", "done")], "the evidence is there")
+            return doubted
+
+        if order == "evidence first":
+            monkeypatch.setattr(hands, "with_doubt", with_doubt_after_evidence)
+
+        @app.job("async", timeout=time_out.seconds, retry=Retry(base=0))
         async def on_loop(ctx: Context) -> Any:
             return await ctx.fence("send", slow.send)
 
-        @app.job("def", timeout=0.3, retry=Retry(base=0))
+        @app.job("def", timeout=time_out.seconds, retry=Retry(base=0))
         def in_thread(ctx: Context) -> Any:
             return ctx.fence("send", slow.send)
 
         job_id = app.enqueue(form).job_id
-        if order == "evidence first":
-            # It ends at about the time at which the handler is given up.
-            threading.Timer(0.3, slow.let_go.set).start()
         worker = app.worker(poll_seconds=0.05)
         running = threading.Thread(target=worker.run)
         running.start()
@@ -165,13 +191,13 @@ def test_a_time_out_inside_a_fence_and_then_the_evidence(url: str, form: str, or
         assert slow.times == 1
 
 
-def test_a_late_proof_that_nothing_happened_counts_too(url: str) -> None:
-    slow = Slow()
+def test_a_late_proof_that_nothing_happened_counts_too(url: str, time_out: TimeOut) -> None:
+    slow = Slow(time_out)
     slow.error = ConnectionRefusedError(111, "Connection refused")
     with Oncely(url) as app:
         app.migrate()
 
-        @app.job("k", timeout=0.3, retry=Retry(base=0))
+        @app.job("k", timeout=time_out.seconds, retry=Retry(base=0))
         async def handle(ctx: Context) -> Any:
             return await ctx.fence("send", slow.send)
 
@@ -200,7 +226,7 @@ def test_a_job_that_is_cancelled_inside_a_fence_keeps_the_evidence(url: str, for
             return ctx.fence("send", slow.send)
 
         job_id = app.enqueue(form).job_id
-        worker = app.worker(poll_seconds=0.05, lease_seconds=0.3)
+        worker = app.worker(poll_seconds=0.05)
         running = threading.Thread(target=worker.run)
         running.start()
         try:
@@ -266,74 +292,64 @@ def test_who_loses_the_lease_while_asking_does_nothing(url: str) -> None:
         assert (state(app, job_id), done) == ("cancelled", [])
 
 
-@pytest.mark.parametrize("round_", range(10))
-def test_evidence_and_hold_at_the_same_moment_do_not_miss_each_other(url: str, round_: int) -> None:
+def hold_and_tell(app: Oncely, other: Oncely, queue: str) -> tuple[str, Act, Act]:
+    """A job with an effect under way; one holds it in doubt, the other knows how it ended."""
+    job_id = app.enqueue("k", queue=queue).job_id
+    claimed = claim_one(app, queue)
+    effect = Effect(job_id, claimed.fence, "send", "fence", fingerprint(()), "[]")
+    app._engine.run(lambda _: effects.begin(effect), "transaction")
+    ending = Doubted(["send"], Failure("InDoubt", "nobody knows"))
+    held = deliver.settlement(claimed, decide(ending, Standing(1, 3, 0, 0), Retry(), 0))
+
+    def hold() -> None:
+        app._engine.run(lambda _: deliver.settle([held]), "transaction")
+
+    def tell() -> None:
+        other._engine.run(lambda _: effects.done(effect, "returned", "1"), "transaction")
+
+    return job_id, hold, tell
+
+
+def test_evidence_and_hold_at_the_same_moment_do_not_miss_each_other(url: str) -> None:
     """Whichever commits first, the job goes on: it is never left held with nothing in doubt."""
-    with Oncely(url) as app, Oncely(url) as other:
+    rounds = 10
+    at_once = threading.Barrier(2)
+
+    def act_at_once(act: Act) -> None:
+        at_once.wait(PATIENCE_SECONDS)
+        act()
+
+    with Oncely(url) as app, Oncely(url) as other, ThreadPoolExecutor(2) as threads:
         app.migrate()
-        job_id = app.enqueue("k").job_id
-        claimed = claim_one(app)
-        effect = Effect(job_id, claimed.fence, "send", "fence", fingerprint(()), "[]")
-        app._engine.run(lambda _: effects.begin(effect), "transaction")
-        ending = Doubted(["send"], Failure("InDoubt", "nobody knows"))
-        held = deliver.settlement(claimed, decide(ending, Standing(1, 3, 0, 0), Retry(), 0))
-        at_once = threading.Barrier(2)
-
-        def hold() -> None:
-            at_once.wait()
-            app._engine.run(lambda _: deliver.settle([held]), "transaction")
-
-        def tell() -> None:
-            at_once.wait()
-            other._engine.run(lambda _: effects.done(effect, "returned", "1"), "transaction")
-
-        for one in (app, other):
-            one.jobs()  # connected before
-        threads = [threading.Thread(target=act) for act in (hold, tell)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert state(app, job_id) == "pending"
-        assert ledger(app) == [("send", "done")]
+        other.jobs()  # connected before
+        for n in range(rounds):
+            job_id, *acts = hold_and_tell(app, other, f"queue-{n}")
+            list(threads.map(act_at_once, acts))
+            assert state(app, job_id) == "pending", n
+        assert ledger(app) == [("send", "done")] * rounds
 
 
 @pytest.mark.parametrize("first", ["hold", "tell"])
 def test_evidence_and_hold_in_either_order(url: str, first: str) -> None:
     with Oncely(url) as app:
         app.migrate()
-        job_id = app.enqueue("k").job_id
-        claimed = claim_one(app)
-        effect = Effect(job_id, claimed.fence, "send", "fence", fingerprint(()), "[]")
-        app._engine.run(lambda _: effects.begin(effect), "transaction")
-        ending = Doubted(["send"], Failure("InDoubt", "nobody knows"))
-        held = deliver.settlement(claimed, decide(ending, Standing(1, 3, 0, 0), Retry(), 0))
-
-        def hold() -> None:
-            app._engine.run(lambda _: deliver.settle([held]), "transaction")
-
-        def tell() -> None:
-            app._engine.run(lambda _: effects.done(effect, "returned", "1"), "transaction")
-
+        job_id, hold, tell = hold_and_tell(app, app, "default")
         for act in (hold, tell) if first == "hold" else (tell, hold):
             act()
         assert state(app, job_id) == "pending"
 
 
-def test_evidence_waits_for_a_store_that_is_gone_for_a_moment(postgres_url: str) -> None:
+def test_evidence_waits_for_a_store_that_is_gone_for_a_moment(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A restart of the server in the middle of an effect is no reason to ask a person."""
     with Oncely(postgres_url) as near:
         near.migrate()
         with Proxy(postgres_url) as proxy, Oncely(proxy.url) as app:
-            timers: list[threading.Timer] = []
+            waits = back_at_the_first_wait(proxy, monkeypatch)
 
             def send() -> str:
-                proxy.refusing = True
-                proxy.cut()
-                time.sleep(0.1)  # what was about to be accepted
-                proxy.cut()
-                timers.append(threading.Timer(1, lambda: setattr(proxy, "refusing", False)))
-                timers[-1].start()
+                proxy.refuse()
                 return "sent"
 
             @app.job("def")
@@ -346,7 +362,7 @@ def test_evidence_waits_for_a_store_that_is_gone_for_a_moment(postgres_url: str)
 
             for form in ("def", "async"):
                 job_id = app.enqueue(form).job_id
-                asyncio.run(app.worker(lease_seconds=30).drain())
-                timers[-1].join()
+                asyncio.run(app.worker().drain())
                 job = found(near, job_id)
                 assert (job.state, job.result) == ("completed", "sent")
+            assert waits == [0.1, 0.1]
