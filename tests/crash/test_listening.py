@@ -5,8 +5,7 @@ after the interruption they were told, by a listener that came back.
 """
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -43,6 +42,22 @@ def covered(app: Oncely) -> list[bool]:
     return [ear.covered and ear.resting for ear in tuple(engine._listener._ears)]
 
 
+def topics_heard(app: Oncely) -> list[str]:
+    """What the listener is told of from now on."""
+    engine = app._engine
+    assert isinstance(engine, PostgresEngine)
+    listener, topics = engine._listener, list[str]()
+    spread = listener._spread
+
+    def note_and_spread(heard: Iterable[tuple[str, str]]) -> None:
+        heard = list(heard)
+        topics.extend(topic for topic, _ in heard)
+        spread(heard)
+
+    listener._spread = note_and_spread  # type: ignore[method-assign]
+    return topics
+
+
 def stop_at_once(own: Cluster, app: Oncely) -> None:
     own.stop("immediate")
     wait_until(lambda: not any(covered(app)))
@@ -71,6 +86,7 @@ def test_a_listener_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(results, "_POLL_SECONDS", HOUR)
+    heard = topics_heard(app)
     ran: list[str] = []
 
     @app.job("k")
@@ -89,10 +105,12 @@ def test_a_listener_comes_back(
                 wait_until(lambda: covered(app) == [True, True])
                 interrupt(own, app)
                 wait_until(lambda: covered(app) == [True, True])
-                time.sleep(0.6)  # past the looks that come by themselves
+                heard.clear()
                 receipt = app.enqueue("k", queue="lane")
                 wait_until(lambda receipt=receipt: receipt.job_id in ran)  # type: ignore[misc]
                 assert app.result(receipt.job_id, PATIENCE_SECONDS) == "done"
+                # It may have been seen by the look that comes with the connection; told it was too.
+                wait_until(lambda: {"queue:lane", "result"} <= set(heard), "the listener is told")
             assert not waiting.done()
             app.cancel(held.job_id)
             wait_until(waiting.done)
