@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import os
+import socket
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -22,11 +23,11 @@ from oncely import Context, Oncely, Retry
 from oncely.store.caller import Caller
 from oncely.store.plan import Statement, Together
 from tests.crash.other_side import look, post
+from tests.waiting import PATIENCE_SECONDS
 
 ENDED = 9
 AT_ONCE = Retry(base=0, max_attempts=5)
 _OF_DELIVERY = ("claim", "effect", "settle", "go_on")
-CLOSED_PORT = 9  # nobody listens there: "discard"
 
 
 class Boundaries:
@@ -70,7 +71,7 @@ def own_connection(url: str) -> Iterator[Any]:
     """As a user would open one, next to ours."""
     if url.startswith("sqlite"):
         path = url.removeprefix("sqlite:///")
-        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+        with closing(sqlite3.connect(path, timeout=PATIENCE_SECONDS)) as connection, connection:
             yield connection
     else:
         with psycopg.connect(url) as server:
@@ -81,7 +82,8 @@ def own_connection(url: str) -> Iterator[Any]:
 @asynccontextmanager
 async def own_async_connection(url: str) -> AsyncIterator[Any]:
     if url.startswith("sqlite"):
-        async with aiosqlite.connect(url.removeprefix("sqlite:///"), timeout=30) as connection:
+        path = url.removeprefix("sqlite:///")
+        async with aiosqlite.connect(path, timeout=PATIENCE_SECONDS) as connection:
             yield connection
             await connection.commit()
     else:
@@ -142,8 +144,10 @@ def make_app(url: str, port: int) -> Oncely:
     @app.job("cleared", retry=AT_ONCE)
     def cleared(ctx: Context, name: str) -> Any:
         """The first attempt finds nobody there."""
-        reached = CLOSED_PORT if ctx.attempt == 1 else port
-        return ctx.fence("send", lambda name: send(reached, name), name)
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))  # taken, but nobody listens there
+            reached = nobody.getsockname()[1] if ctx.attempt == 1 else port
+            return ctx.fence("send", lambda name: send(reached, name), name)
 
     return app
 

@@ -14,9 +14,9 @@ from multiprocessing.synchronize import Barrier
 from threading import Thread
 from typing import Any, Self, TypeVar
 
+from tests.waiting import PATIENCE_SECONDS
+
 T = TypeVar("T")
-GATE_SECONDS = 30.0
-RUN_SECONDS = 100.0
 
 CONTEXT = multiprocessing.get_context("forkserver")
 # There is one such server process for all of a run, so what anybody needs of it is here.
@@ -28,10 +28,19 @@ CONTEXT.set_forkserver_preload(
         "oncely",
         "oncely.store.postgres.engine",
         "oncely.store.sqlite.engine",
+        "oncely.store.ledger.on_alchemy",
+        "oncely.store.ledger.on_redis",
+        "oncely.store.remote.server",
+        "pymysql",
         "tests.crash.publishers",
-        "tests.crash.effect_scenes",
+        "tests.crash.example_scenes",
         "tests.crash.ledger_calls",
+        "tests.crash.ledger_holders",
+        "tests.crash.original_scenes",
+        "tests.crash.remote_workers",
+        "tests.crash.tickers",
         "tests.crash.workers",
+        "tests.crash.zombies",
         "tests.engine.racers",
     ]
 )
@@ -95,8 +104,8 @@ class Fleet:
             end.send((function, args))
         answers = []
         for number, end in enumerate(self._ends):
-            if not end.poll(RUN_SECONDS):
-                raise AssertionError(f"process {number} is not done after {RUN_SECONDS:.0f} s")
+            if not end.poll(PATIENCE_SECONDS):
+                raise AssertionError(f"process {number} is not done after {PATIENCE_SECONDS:.0f} s")
             answers.append(end.recv())
         failed = [text for done, text in answers if not done]
         # The first that fails breaks the barrier for the others, so theirs says nothing.
@@ -112,7 +121,7 @@ def _serve(end: "Connection[Any, Any]", barrier: Barrier) -> None:
         except EOFError:
             return
         try:
-            end.send((True, function(lambda: barrier.wait(GATE_SECONDS), *args)))
+            end.send((True, function(lambda: barrier.wait(PATIENCE_SECONDS), *args)))
         except Exception:
             barrier.abort()
             end.send((False, traceback.format_exc()))

@@ -6,14 +6,14 @@ The world is a file that grows by a line with each effect, or a table in the led
 import os
 import sqlite3
 from collections.abc import Callable
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 
 from oncely import Ledger
-from tests.crash.fleet import CONTEXT
+from tests.crash.fleet import CONTEXT, Gate
+from tests.waiting import PATIENCE_SECONDS
 
 KEY: Final = "order:1"
 SHORT_LEASE_SECONDS: Final = 0.2
@@ -56,7 +56,7 @@ def call(
     *,
     lease_seconds: float | None = None,
 ) -> Any:
-    with Ledger(url, lease_seconds=lease_seconds) as ledger:
+    with Ledger(url, lease_seconds=lease_seconds, wait_seconds=PATIENCE_SECONDS) as ledger:
         if verb == "transaction":
             return transact(url, ledger, point)
         run = ledger._engine.run
@@ -88,7 +88,7 @@ def call(
 def transact(url: str, ledger: Ledger, point: Callable[[], None]) -> Any:
     connection: Any
     if url.startswith("sqlite"):
-        connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60)
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=PATIENCE_SECONDS)
     else:
         connection = psycopg.connect(url)
     point()
@@ -113,27 +113,11 @@ def crash(url: str, verb: str, world: Path, last: int) -> bool:
     """Whether the process was ended at that boundary; False: it has no such one."""
     process = CONTEXT.Process(target=_crashing, args=(url, verb, world, last))
     process.start()
-    process.join(60)
+    process.join(PATIENCE_SECONDS)
     assert process.exitcode in (0, 1, CRASHED), process.exitcode
     return process.exitcode == CRASHED
 
 
-def _racing(url: str, verb: str, world: Path, barrier: Barrier, results: Any) -> None:
-    barrier.wait(60)
-    results.put(call(url, verb, world, Points(None)))
-
-
-def race(url: str, verb: str, world: Path, count: int) -> list[Any]:
-    """So many processes with one key, at once; what each of them was told."""
-    barrier, results = CONTEXT.Barrier(count), CONTEXT.Queue()
-    racers = [
-        CONTEXT.Process(target=_racing, args=(url, verb, world, barrier, results))
-        for _ in range(count)
-    ]
-    for racer in racers:
-        racer.start()
-    told = [results.get(timeout=90) for _ in racers]
-    for racer in racers:
-        racer.join(60)
-        assert racer.exitcode == 0
-    return told
+def call_at_once(gate: Gate, url: str, verb: str, world: Path) -> Any:
+    gate()
+    return call(url, verb, world, Points(None))

@@ -5,6 +5,6 @@ import os
 TORTURE = int(os.environ.get("ONCELY_TORTURE", "1"))
 
 
-def times(count: int) -> int:
-    """So often in a usual run, and $ONCELY_TORTURE times as often under torture."""
-    return count * TORTURE
+def times(count: int, *, usually: int | None = None) -> int:
+    """$ONCELY_TORTURE times as often under torture; in a usual run `usually`, or just as often."""
+    return count * TORTURE if TORTURE > 1 or usually is None else usually

@@ -4,8 +4,8 @@ Exactly once for what commits with the job and for what goes by a key; at most o
 person where nobody can know, for the rest; and nothing is ever lost.
 """
 
+import asyncio
 import json
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -13,14 +13,15 @@ from uuid import uuid4
 import pytest
 
 from oncely import Job, Oncely
-from oncely.store.deliver import reclaim
 from tests.cluster import Cluster
 from tests.crash.checker import check
 from tests.crash.effect_scenes import ENDED, deliver, make_app
 from tests.crash.fleet import start
 from tests.crash.load import TORTURE, times
 from tests.crash.other_side import OtherSide
+from tests.crash.stopping import let_leases_run_out
 from tests.engine.steps import found, sql
+from tests.seed import dice
 from tests.waiting import PATIENCE_SECONDS
 
 EXACTLY_ONCE = (
@@ -80,14 +81,14 @@ class Scene:
         process = start(deliver, self.app.url, self.other_side.port, self.name, end_at, self._told)
         process.join(PATIENCE_SECONDS)
         assert process.exitcode in (0, ENDED), process.exitcode
-        self._let_lease_run_out()
+        let_leases_run_out(self.app)
         if process.exitcode == ENDED:
             return None
         names: list[str] = json.loads(self._told.read_text())
         return names
 
     def deliver_by_healthy_worker(self) -> Job:
-        assert self.deliver(None) is not None
+        asyncio.run(self.app.worker(queues=[self.name], concurrency=1).drain())
         return self.job
 
     @property
@@ -98,11 +99,6 @@ class Scene:
     def times_done(self) -> int:
         [(rows,)] = sql(self.app, "select count(*) from written where name = :name", name=self.name)
         return self.other_side.done[self.name] + int(rows)
-
-    def _let_lease_run_out(self) -> None:
-        past = "0" if self.app.url.startswith("sqlite") else "clock_timestamp()"
-        sql(self.app, f"update oncely.lease set expires_at = {past}")
-        self.app._engine.run(lambda _: reclaim(100), "transaction")
 
     def resolve_by_what_is_true(self) -> None:
         assert self.job.state == "in_doubt"
@@ -193,7 +189,7 @@ def in_doubt_between(names: list[str], app: Oncely) -> list[int]:
 def test_two_ends_in_a_row(app: Oncely, other_side: OtherSide, kind: str, tmp_path: Path) -> None:
     """The second delivery ends too, wherever it is by then. Some pairs, more under torture."""
     names = boundaries(app, other_side, kind, tmp_path)
-    chance = random.Random(kind)
+    chance = dice(f"two ends of {kind}")
     numbers = range(len(names))
     pairs = [(first, second) for first in numbers for second in numbers]
     pairs = chance.sample(pairs, min(len(pairs), times(1)))

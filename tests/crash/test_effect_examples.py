@@ -3,7 +3,6 @@ boundary."""
 
 import errno
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,13 @@ from typing import Any
 import pytest
 
 from oncely import Job
-from oncely.store.deliver import reclaim
 from tests.crash.effect_scenes import ENDED
 from tests.crash.example_scenes import EXAMPLES, NAMES, deliver, load, make_app
 from tests.crash.fleet import start
 from tests.crash.load import TORTURE
+from tests.crash.stopping import let_leases_run_out
 from tests.engine.steps import Backdoor, engine_of, let_days_pass
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 OURS = {
     "sqlite": "select substr(name, 8) from sqlite_master where type = 'table' "
@@ -68,13 +67,8 @@ class Stage:
         process.join(PATIENCE_SECONDS)
         assert process.exitcode in (0, ENDED)
         # What it had locked is locked until the server has noticed as well.
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self._connected() - before:
-            assert time.monotonic() < deadline, "the server does not notice that it is gone"
-            time.sleep(0.005)
-        past = "0" if engine_of(self.app) == "sqlite" else "clock_timestamp()"
-        self._door.sql(f"update oncely.lease set expires_at = {past}")
-        self.app._engine.run(lambda _: reclaim(100), "transaction")
+        wait_until(lambda: not self._connected() - before, "the server notices that it is gone")
+        let_leases_run_out(self.app)
         if process.exitcode == ENDED:
             return None
         names: list[str] = json.loads(told.read_text())

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from oncely import InDoubt, Ledger
-from tests.crash.ledger_calls import KEY, Points, call, crash, found, race
+from tests.crash.fleet import Fleet
+from tests.crash.ledger_calls import KEY, Points, call, call_at_once, crash, found
 from tests.crash.load import TORTURE
 
 pytest_plugins = ["tests.engine.ledger_fixtures"]
@@ -142,12 +143,12 @@ def test_a_transaction_ended_at_every_boundary(url: str, world: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["step", "fence", "verified"])
-def test_eight_processes_with_one_key(place: str, world: Path, verb: str) -> None:
-    assert race(place, verb, world, 8) == ["result"] * 8
+def test_eight_processes_with_one_key(place: str, world: Path, verb: str, fleet: Fleet) -> None:
+    assert fleet.run(call_at_once, [(place, verb, world)] * 8) == ["result"] * 8
     assert found(world) == ["done"]
 
 
-def test_eight_transactions_with_one_key(url: str, world: Path) -> None:
+def test_eight_transactions_with_one_key(url: str, world: Path, fleet: Fleet) -> None:
     make_world(url)
-    assert race(url, "transaction", world, 8) == ["result"] * 8
+    assert fleet.run(call_at_once, [(url, "transaction", world)] * 8) == ["result"] * 8
     assert effects(url) == [("done",)]

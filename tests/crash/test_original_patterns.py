@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from oncely import Oncely
-from oncely.store.deliver import reclaim
 from tests.crash.fleet import start
 from tests.crash.load import TORTURE
 from tests.crash.original_scenes import (
@@ -37,7 +36,8 @@ from tests.crash.original_scenes import (
     receive_and_end,
 )
 from tests.crash.other_side import OtherSide
-from tests.engine.steps import let_days_pass, sql
+from tests.crash.stopping import let_leases_run_out
+from tests.engine.steps import let_days_pass
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytest_plugins = ["tests.engine.ledger_fixtures"]
@@ -115,10 +115,6 @@ class Stage:
         names: list[str] = json.loads((self.folder / "told").read_text())
         return names
 
-    def let_lease_run_out(self) -> None:
-        sql(self.app, "update oncely.lease set expires_at = 0")
-        self.app._engine.run(lambda _: reclaim(100), "transaction")
-
     def let_redis_wait(self, seconds: int) -> None:
         """Its clock cannot be moved, but what ends by then can be removed."""
         if not self.places.redis.startswith("redis"):
@@ -135,7 +131,7 @@ class Stage:
     def ended_at(self, end_at: int, days: int = 0) -> Verdict:
         self.begin()
         self._perform(end_at)
-        self.let_lease_run_out()
+        let_leases_run_out(self.app)
         if days:
             let_days_pass(self.app, days)
             self.let_redis_wait(days * 86_400)
@@ -160,7 +156,7 @@ class Stage:
             while self._file_is_locked():
                 # Another thread of it was writing: it may go on until it is not.
                 os.kill(process.pid, signal.SIGCONT)
-            self.let_lease_run_out()
+            let_leases_run_out(self.app)
             yield
             told.unlink()
             os.kill(process.pid, signal.SIGCONT)

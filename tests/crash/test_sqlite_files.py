@@ -16,6 +16,7 @@ from oncely.store.sqlite.engine import SqliteEngine
 from tests.crash.checker import check
 from tests.crash.fleet import Fleet
 from tests.crash.publishers import fill, open_at_once
+from tests.seed import dice
 
 ROOT = Path(__file__).parents[2]
 
@@ -153,7 +154,7 @@ def test_a_damaged_file(sqlite_url: str) -> None:
         app.enqueue_many([NewJob("k", "." * 500) for _ in range(200)])
     path = Path(sqlite_url.removeprefix("sqlite:///"))
     content = bytearray(path.read_bytes())
-    content[4096:] = os.urandom(len(content) - 4096)
+    content[4096:] = dice("damage").randbytes(len(content) - 4096)
     path.write_bytes(content)
     with pytest.raises(StoreUnavailable, match="SQLite could not work with"):
         Oncely(sqlite_url).enqueue("k", unique_key="u")
