@@ -54,10 +54,11 @@ def test_every_measure_is_taken_and_the_jobs_that_were_there_stay(
         assert set(one["cost"]) == COSTS
     assert found["latency"]["p99"] >= found["latency"]["median"]
     costs = {name: one["cost"] for name, one in found.items()}
-    # A job is a row with one index and a row to wait in; a key is one more, a repeat a trace. The
-    # first of many repeats also leaves the entry of the job that was refused for it.
-    for name, entries in {"enqueue": 2, "bulk": 2, "keyed": 3, "repeats": 1}.items():
-        assert costs[name]["index_entries"] == pytest.approx(entries, abs=0.01), name
+    # A job is a row with one index and a row to wait in; a key is one more, a repeat a trace. Of
+    # the thousand repeats PostgreSQL tries the first as new, and counts the key that it refuses.
+    repeats = 1.001 if url.startswith("postgres") else 1
+    for name, entries in {"enqueue": 2, "bulk": 2, "keyed": 3, "repeats": repeats}.items():
+        assert costs[name]["index_entries"] == entries, name
     assert costs["enqueue"]["wal_bytes"] > costs["bulk"]["wal_bytes"] > 100
     assert ET.fromstring(plot.read_text()).tag.endswith("svg")
     if url.startswith("postgres"):

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from typing import Final
-
 import msgspec
 
-from oncely.store.measure import IndexEntries, Reading, kept_log, log_bytes, measure
-from oncely.surface.app import Oncely
+from oncely.store.measure import IndexEntries, kept_log, log_bytes, measure
 from oncely.surface.cli.bench.ground import Ground, Store
 from oncely.surface.cli.bench.measures import Measure, Size
 from oncely.surface.cli.bench.tap import tapped
-
-_SETTLED_SECONDS: Final = 0.1
-_SETTLE_LIMIT_SECONDS: Final = 5.0
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -64,13 +57,16 @@ def _on_postgres(store: Store, wanted: Measure, size: Size) -> Cost:
     with tapped(store.url) as tap, store.opened() as meter:
         with store.opened(tap.url) as app:
             wanted.prepare(app, size.jobs)
-        before = _at_rest(meter)
+        # A session of PostgreSQL adds up what it counted when it ends.
+        tap.wait_for_sessions()
+        before = meter._engine.run(lambda _: measure(), "read")
         with store.opened(tap.url) as app:
             app.queues()  # a connection is made, and the schema checked
             asked = tap.round_trips
             wanted.run(app, size)
             asked = tap.round_trips - asked
-        after = _at_rest(meter)
+        tap.wait_for_sessions()
+        after = meter._engine.run(lambda _: measure(), "read")
     assert after.wal_bytes is not None
     assert before.wal_bytes is not None
     return Cost(
@@ -79,15 +75,3 @@ def _on_postgres(store: Store, wanted: Measure, size: Size) -> Cost:
         index_entries=((after.index_entries or 0) - (before.index_entries or 0)) / size.jobs,
         disk_bytes=(after.disk_bytes - before.disk_bytes) / size.jobs,
     )
-
-
-def _at_rest(meter: Oncely) -> Reading:
-    """PostgreSQL's sessions tell what they counted when they end, which takes a moment."""
-    deadline = time.monotonic() + _SETTLE_LIMIT_SECONDS
-    last = meter._engine.run(lambda _: measure(), "read")
-    while True:
-        time.sleep(_SETTLED_SECONDS)
-        now = meter._engine.run(lambda _: measure(), "read")
-        if now.index_entries == last.index_entries or time.monotonic() > deadline:
-            return now
-        last = now

@@ -25,6 +25,7 @@ class Tap:
         self._listener = listener
         self._target = target
         self._lock = threading.Lock()
+        self._open: list[threading.Thread] = []
         self._closed = False
 
     def serve(self) -> None:
@@ -32,7 +33,15 @@ class Tap:
         while not self._closed:
             with suppress(TimeoutError):
                 client, _ = self._listener.accept()
-                threading.Thread(target=self._carry, args=(client,), daemon=True).start()
+                thread = threading.Thread(target=self._carry, args=(client,), daemon=True)
+                self._open.append(thread)
+                thread.start()
+
+    def wait_for_sessions(self) -> None:
+        """Until the server has ended the sessions of all connections, which the clients have closed
+        by now."""
+        while self._open:
+            self._open.pop().join()
 
     def close(self) -> None:
         self._closed = True
@@ -46,15 +55,17 @@ class Tap:
             server = socket.create_connection(self._target)
         asked = threading.Event()
         back = threading.Thread(target=self._answers, args=(server, client, asked), daemon=True)
-        with closing(client), closing(server), suppress(OSError):
+        with closing(client), closing(server):
             for one in (client, server):
                 if one.family != socket.AF_UNIX:
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             back.start()
-            while data := client.recv(_CHUNK_BYTES):
-                asked.set()
-                server.sendall(data)
-            server.shutdown(socket.SHUT_WR)
+            with suppress(OSError):
+                while data := client.recv(_CHUNK_BYTES):
+                    asked.set()
+                    server.sendall(data)
+            with suppress(OSError):
+                server.shutdown(socket.SHUT_WR)
             back.join()
 
     def _answers(
@@ -66,7 +77,8 @@ class Tap:
                     asked.clear()
                     with self._lock:
                         self.round_trips += 1
-                client.sendall(data)
+                with suppress(OSError):  # the session ends later than its client
+                    client.sendall(data)
             client.shutdown(socket.SHUT_WR)
 
 
