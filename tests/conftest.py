@@ -8,6 +8,7 @@ import pytest
 
 from oncely import Oncely
 from tests.cluster import Cluster
+from tests.crash.load import TORTURE
 from tests.scratch import use_memory
 from tests.seed import VARIABLE, seed
 from tests.spares import Spares
@@ -24,6 +25,14 @@ for _ignored in (signal.SIGQUIT, signal.SIGHUP):
 
 def pytest_report_header() -> str:
     return f"random choices: {VARIABLE}={seed()}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes long is left to `make torture`."""
+    if TORTURE == 1:
+        left = [item for item in items if item.get_closest_marker("torture")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 MIGRATING = {"app", "at", "migrated"}

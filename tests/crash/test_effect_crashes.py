@@ -184,7 +184,7 @@ def in_doubt_between(names: list[str], app: Oncely) -> list[int]:
     return inside
 
 
-@pytest.mark.skipif(TORTURE == 1, reason="make torture has the time for it")
+@pytest.mark.torture
 @pytest.mark.parametrize("kind", [*EXACTLY_ONCE, *AT_MOST_ONCE])
 def test_two_ends_in_a_row(app: Oncely, other_side: OtherSide, kind: str, tmp_path: Path) -> None:
     """The second delivery ends too, wherever it is by then. Some pairs, more under torture."""

@@ -78,7 +78,7 @@ def test_ended_at_every_boundary(place: str, world: Path, verb: str) -> None:
     assert (doubts > 0) == (verb == "fence")
 
 
-@pytest.mark.skipif(TORTURE == 1, reason="make torture has the time for it")
+@pytest.mark.torture
 @pytest.mark.parametrize("verb", ["step", "fence", "verified"])
 def test_ended_twice(url: str, world: Path, verb: str) -> None:
     """First with the intent written, or with the effect done; then anywhere, or under less

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import Cluster
-from tests.crash.load import TORTURE
 from tests.planted import (
     BUGS,
     PLAIN_PATH,
@@ -28,13 +27,13 @@ def test_a_planted_bug_is_caught(cluster: Cluster, bug: Bug) -> None:
     assert survived(bug, cluster.url()) is None
 
 
-@pytest.mark.skipif(TORTURE == 1, reason="the tests of the tests have more time in make torture")
+@pytest.mark.torture
 def test_a_bug_that_nobody_notices_is_told(cluster: Cluster) -> None:
     told = survived(Bug("harmless", (HARMLESS,), (PLAIN_PATH,)), cluster.url())
     assert told == f"still green: {PLAIN_PATH}"
 
 
-@pytest.mark.skipif(TORTURE == 1, reason="the tests of the tests have more time in make torture")
+@pytest.mark.torture
 def test_a_bug_that_breaks_everything_is_not_taken_for_caught(cluster: Cluster) -> None:
     broken = Edit("worker/hands.py", "isinstance(ending, Returned) and", "False and")
     worse = Edit("model/outcome.py", 'Rest("completed", result=result)', 'Rest("failed")')

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.cluster import Cluster
-from tests.crash.load import TORTURE
 from tests.planted import Bug, spoiled, survived
 from tests.planted_effects import EFFECT_BUGS
 
@@ -11,7 +10,7 @@ NAMES = ("the outcome is recorded before the effect",)
 QUICK = [bug for bug in EFFECT_BUGS if bug.name in NAMES]
 
 
-@pytest.mark.skipif(TORTURE == 1, reason="make torture has the time for it")
+@pytest.mark.torture
 @pytest.mark.parametrize("bug", QUICK, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_caught(cluster: Cluster, bug: Bug) -> None:
     assert survived(bug, cluster.url()) is None

@@ -19,6 +19,9 @@ from tests.engine.steps import engine_of, sql
 JOBS = 4_000
 SLOW_SECONDS = 0.01
 
+only_postgres = pytest.mark.parametrize("url", ["postgres"], indirect=True)
+"""SQLite has one writer at a time, and keeps no rows that died."""
+
 
 class Slow:
     """The store as it is, only that an exchange takes its time. `met` is called with how many were
@@ -104,12 +107,11 @@ def test_who_is_told_to_stop_waits_for_both_and_hands_back_what_they_claimed(
     assert left(app) == (0, JOBS - len(ran))
 
 
+@only_postgres
 def test_what_the_one_beside_settles_while_the_worker_stops_is_settled_once(
     app: Oncely, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under limits it claims nothing. It goes on after the other one has come to its end."""
-    if engine_of(app) == "sqlite":
-        pytest.skip("one writer at a time")
     ran: Counter[int] = Counter()
     app.set_queue("default", concurrency=100_000)
     worker = app.worker()
@@ -136,12 +138,10 @@ def test_what_the_one_beside_settles_while_the_worker_stops_is_settled_once(
     assert sql(app, "select count(*) from oncely.repeat") == [(0,)]
 
 
+@only_postgres
 def test_an_error_of_the_one_beside_ends_the_worker(
     app: Oncely, ran: Counter[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if engine_of(app) == "sqlite":
-        pytest.skip("one writer at a time")
-
     refused = threading.Event()
 
     def met(under_way: int) -> None:
@@ -172,10 +172,9 @@ def test_what_waits_is_found_on_every_level_whatever_the_bounds_say(app: Oncely)
     assert [job.priority for job in app._engine.run(plan, "transaction")] == levels
 
 
+@only_postgres
 def test_an_empty_line_costs_no_more_for_what_died_in_it(app: Oncely) -> None:
     """While somebody else looks at how it was before, nothing that died can be removed."""
-    if engine_of(app) == "sqlite":
-        pytest.skip("nothing stays behind there")
 
     @app.job("quick")
     async def quick(ctx: Context) -> None: ...

@@ -14,7 +14,14 @@ from sqlalchemy import create_engine, text
 
 from oncely import EffectMismatch, InProgress, InvalidInput, Ledger, LedgerEntry, SchemaError
 from tests.engine.tx_party import Party
-from tests.engine.tx_scene import Scene, everywhere, on_postgres, on_sqlite
+from tests.engine.tx_scene import (
+    Scene,
+    everywhere,
+    on_lent_sqlite,
+    on_postgres,
+    on_sqlite,
+    where_it_begins_by_itself,
+)
 from tests.waiting import PATIENCE_SECONDS
 
 pytest_plugins = ["tests.engine.tx_fixtures", "tests.engine.ledger_fixtures"]
@@ -245,10 +252,9 @@ def test_a_transaction_that_is_not_open_is_refused(scene: Scene, ledger: Ledger)
         within(party, ledger, scene.fresh("k"), lambda _: None)
 
 
-@everywhere
+@where_it_begins_by_itself
 def test_a_transaction_that_is_ended_inside_is_said(scene: Scene, ledger: Ledger) -> None:
-    if "django" in scene.kit.__module__ or not scene.kit.begins:
-        pytest.skip("the library itself keeps the transaction open")
+    """The other libraries keep it open themselves."""
     party = scene.party()
     party.begin()
     with pytest.raises(InvalidInput, match="ended inside the block"):
@@ -283,10 +289,8 @@ def test_the_decorator_finds_the_transaction_in_the_call(scene: Scene, ledger: L
     assert scene.has_order(key)
 
 
-@on_sqlite
+@on_lent_sqlite
 def test_a_lent_connection_needs_no_tx(scene: Scene) -> None:
-    if scene.kit.awaits or not scene.kit.begins:
-        pytest.skip("shown with the sync connections")
     key = scene.fresh("k")
     party = scene.party()
 

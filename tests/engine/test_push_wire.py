@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,12 +33,12 @@ T = TypeVar("T")
 CERTIFICATE = Path(__file__).parent / "certificates" / "hooks.example.pem"
 
 
-@pytest.fixture(autouse=True, params=["asyncio", "uvloop"])
+@pytest.fixture(autouse=True, params=["asyncio", "uvloop"] if find_spec("uvloop") else ["asyncio"])
 def _on_each_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONCELY_PUSH_ALLOW", "127.0.0.0/8")
     make = None
     if request.param == "uvloop":
-        make = pytest.importorskip("uvloop").new_event_loop
+        make = import_module("uvloop").new_event_loop
     monkeypatch.setattr(sys.modules[__name__], "LOOP", make)
 
 

@@ -62,6 +62,15 @@ _numbers = itertools.count(1)
 everywhere = pytest.mark.parametrize("library", KITS)
 on_postgres = pytest.mark.parametrize("library", [n for n in KITS if n.startswith("postgres")])
 on_sqlite = pytest.mark.parametrize("library", [n for n in KITS if n.startswith("sqlite")])
+on_lent_sqlite = pytest.mark.parametrize(
+    "library",
+    [
+        name
+        for name, kit in KITS.items()
+        if name.startswith("sqlite") and kit.begins and not kit.awaits
+    ],
+)
+"""Where the connection itself can be lent to a ledger."""
 where_it_begins_by_itself = pytest.mark.parametrize(
     "library", [name for name, kit in KITS.items() if kit.begins]
 )

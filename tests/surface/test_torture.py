@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from oncely import Oncely
-from tests.crash.load import TORTURE
 from tests.surface.command import Command
 from tests.surface.test_bench import around
 
@@ -46,7 +45,7 @@ def test_nothing_is_lost_or_doubled_and_the_jobs_that_were_there_stay(
         assert job.state == "pending"
 
 
-@pytest.mark.skipif(TORTURE == 1, reason="ten seconds of faults do not always hit it")
+@pytest.mark.torture
 def test_a_ledger_that_forgets_is_found_out(
     here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
