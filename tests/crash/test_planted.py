@@ -12,13 +12,22 @@ from tests.planted import (
     Bug,
     Copy,
     Edit,
+    Red,
     Stale,
     spoiled,
+    still_wrong,
     survived,
 )
 
 NAMES = ("settle by job id, on postgres",)
 QUICK = [bug for bug in BUGS if bug.name in NAMES]
+RED = """
+import time, pytest
+def test_right(): pass
+def test_wrong(): assert False
+@pytest.mark.timeout(0.1)
+def test_hanging(): time.sleep(60)
+"""
 HARMLESS = Edit("store/deliver.py", '"""Plans of delivery', '"""The plans of delivery')
 
 
@@ -40,6 +49,26 @@ def test_a_bug_that_breaks_everything_is_not_taken_for_caught(cluster: Cluster) 
     test = f"{PLAIN_PATH}[sqlite]"
     told = survived(Bug("broken", (broken, worse), (test,), plain=test), cluster.url())
     assert told == f"nothing works any more: {test}"
+
+
+def test_a_test_that_does_not_end_shows_only_a_bug_that_hangs() -> None:
+    late = [Red("test_it", timed_out=True)]
+    assert still_wrong(Bug("hangs", (), ("test_it",), hangs=True), late) is None
+    assert "may be the machine" in (still_wrong(Bug("does not", (), ("test_it",)), late) or "")
+    slow = Bug("all is slow", (), ("test_it",), plain="test_plain", hangs=True)
+    told = still_wrong(slow, [Red("test_plain", timed_out=True)])
+    assert told == "nothing works any more: test_plain"
+
+
+@pytest.mark.torture
+def test_why_a_test_is_red_is_told(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, "")
+    (tmp_path / "tests/test_red.py").write_text(RED)
+    red = copy.red(["tests/test_red.py"])
+    assert {(one.test.partition("::")[2], one.timed_out) for one in red} == {
+        ("test_wrong", False),
+        ("test_hanging", True),
+    }
 
 
 def test_text_that_is_no_longer_there_fails_loudly(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from oncely import NewJob, Oncely
+from oncely import NewJob, Oncely, StoreError
 from oncely.store.claim import claim_statement, claimed_rows
 from oncely.store.plan import Plan, Statement, Together
 from oncely.store.postgres.engine import PostgresEngine
@@ -80,6 +80,15 @@ def test_it_is_done_once_whatever_became_of_the_connection(
         assert len(idle(app)) == 1
         happens(app)
     assert sql(app, "select count(*) from oncely.lease") == [(2,)]
+
+
+@pytest.mark.parametrize("before", [lambda _: None, prepare_nothing])
+def test_it_is_done_whole_or_not_at_all(app: Oncely, before: Callable[[Oncely], None]) -> None:
+    assert claims(app, [COUNT, claim_one(1)], []) == ["0"]
+    before(app)
+    with pytest.raises(StoreError, match="out of range"):
+        claims(app, [claim_one(2), claim_one(2**70)], [])
+    assert sql(app, "select nonce from oncely.lease") == [(1,)]
 
 
 def test_one_that_is_gone_beside_one_that_is_new(app: Oncely) -> None:
