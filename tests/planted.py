@@ -168,6 +168,7 @@ BUGS: tuple[Bug, ...] = (
             ),
         ),
         (f"{WORKER}test_an_exception_is_retried_until_the_attempts_are_used_up",),
+        hangs=True,
     ),
     on_postgres(
         "a retry frees the unique key",
@@ -369,6 +370,7 @@ BUGS: tuple[Bug, ...] = (
             ),
         ),
         (f"{DEATHS}test_a_swap_arrives_after_its_worker_has_given_it_up",),
+        hangs=True,
     ),
     Bug(
         "who stops keeps what it has in hand",
@@ -380,6 +382,7 @@ BUGS: tuple[Bug, ...] = (
             ),
         ),
         (f"{AHEAD}test_who_is_told_to_stop_hands_back_at_once_what_it_has_not_begun",),
+        hangs=True,
     ),
     Bug(
         "what is in hand is kept for ever",
@@ -391,6 +394,7 @@ BUGS: tuple[Bug, ...] = (
             ),
         ),
         (f"{AHEAD}test_what_is_not_begun_in_time_goes_to_others_untouched",),
+        hangs=True,
     ),
     Bug(
         "what is in hand is dropped when a renewal fails",
@@ -402,6 +406,7 @@ BUGS: tuple[Bug, ...] = (
             ),
         ),
         (f"{AHEAD}test_what_is_in_hand_is_not_lost_if_the_store_did_not_answer",),
+        hangs=True,
     ),
     Bug(
         "a job that was cancelled in hand is begun",

@@ -217,6 +217,7 @@ EFFECT_BUGS: tuple[Bug, ...] = (
         "the end of a thread that nobody waits for is forgotten",
         (Edit("flow/drive.py", "evidence = call.told and call.told(end)", "evidence = None"),),
         (f"{ZOMBIES}test_a_late_proof_that_nothing_happened_counts_too[sqlite]",),
+        hangs=True,
     ),
     Bug(
         "a fence whose end is not known is done again",

@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
+import math
 import os
 import threading
 import time
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from oncely import Context, NewJob, Oncely
+from oncely.worker import exchange
 from tests.crash.checker import check
 from tests.crash.ends import PATIENCE_SECONDS, end
 from tests.crash.fleet import start
@@ -80,8 +83,11 @@ def test_the_answer_to_a_swap_is_lost(migrated_url: str, when: When, skip: int) 
     assert counted == [(400,)]
 
 
-def test_a_swap_arrives_after_its_worker_has_given_it_up(migrated_url: str) -> None:
+def test_a_swap_arrives_after_its_worker_has_given_it_up(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it claims is the worker's own, though nobody was told: it must not be kept for ever."""
+    monkeypatch.setattr(exchange, "Lost", partial(exchange.Lost, looks=1_000_000))
     ran: Counter[str] = Counter()
     full, go = threading.Event(), threading.Event()
     with Oncely(migrated_url) as app, Proxy(app.url) as proxy, Oncely(proxy.url) as far:
@@ -106,6 +112,7 @@ def test_a_swap_arrives_after_its_worker_has_given_it_up(migrated_url: str) -> N
         late = Fault("kinds json", "late", hook=more)
         proxy.arm(late)
         worker = far.worker(concurrency=PLACES, lease_seconds=LEASE_SECONDS)
+        worker._tight_until = math.inf  # what it fetches ahead would not be there for the swap
         thread = threading.Thread(target=worker.run)
         thread.start()
         try:
