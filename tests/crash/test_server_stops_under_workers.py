@@ -3,8 +3,9 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from multiprocessing.context import ForkServerProcess
 
 import psycopg
 import pytest
@@ -44,7 +45,8 @@ def newest_epoch(url: str) -> int:
     return max(newest_epochs(url).values(), default=0)
 
 
-def completed_since(url: str, epoch: int) -> bool:
+def completed_since(url: str, epoch: int, workers: Sequence[ForkServerProcess]) -> bool:
+    assert all(worker.is_alive() for worker in workers)
     return newest_epoch(url) > epoch
 
 
@@ -57,7 +59,10 @@ def test_workers_live_through_immediate_stops_of_the_server(own: Cluster) -> Non
         publishers = Publishers(app, "work", 0.05, pause_seconds=0.02)
         try:
             for number in range(STOPS):
-                wait_until(partial(completed_since, url, newest_epoch(url)), "nothing is completed")
+                wait_until(
+                    partial(completed_since, url, newest_epoch(url), workers),
+                    "nothing is completed",
+                )
                 publishers.progress(20)
                 own.stop("immediate")
                 publishers.wait_until_refused()
