@@ -1,6 +1,7 @@
 """What a worker fetches ahead of its handlers: only quick ones, and never for long."""
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 from oncely import Context, NewJob, Oncely
 from oncely.store import claim as claims
 from oncely.store import deliver
+from oncely.worker import hands
 from oncely.worker.worker import Worker
 from tests.engine.steps import Backdoor, claim, end, engine_of, found, sql
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -123,10 +125,6 @@ def test_what_is_not_begun_in_time_goes_to_others_untouched(app: Oncely, url: st
     with scene(app) as first, Oncely(url) as elsewhere:
         hand = first.in_hand()
         # Something wakes it for nothing: that must not make it forget what it has in hand.
-        app.enqueue("other", queue="dead", delay=0)
-        app._engine.run(
-            lambda _: claims.claim("dead", worker="d", nonce=1, lease_seconds=0, limit=1), "write"
-        )
         first.worker._wake.set()
         wait_until(lambda: not first.in_hand(), "it hands back what it does not begin")
         assert all(untouched(app, job_id) for job_id in hand)
@@ -134,9 +132,6 @@ def test_what_is_not_begun_in_time_goes_to_others_untouched(app: Oncely, url: st
         @elsewhere.job("slow")
         async def at_once(ctx: Context) -> str:
             return "elsewhere"
-
-        @elsewhere.job("other")
-        async def other(ctx: Context) -> None: ...
 
         other_worker = elsewhere.worker(poll_seconds=0.1)
         with running(other_worker, lambda: None):
@@ -199,23 +194,34 @@ def test_a_job_that_is_cancelled_in_hand_is_not_begun_once_its_worker_notices(ap
     assert [e.outcome for e in found(app, victim).executions] == ["cancelled"]
 
 
-def test_what_is_in_hand_is_not_lost_if_the_store_did_not_answer(app: Oncely) -> None:
+def test_what_is_in_hand_is_not_lost_if_the_store_did_not_answer(
+    app: Oncely, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A renewal that came to nothing says only that the jobs may be lost. The leases still stand
     and would be renewed the next time, and again, for jobs that nobody runs."""
+    monkeypatch.setattr(hands, "HAND_SECONDS", math.inf)  # nothing else hands them back
     with scene(app, lease_seconds=0.6) as it:
-        lock = threading.Event()
-        held = threading.Thread(target=_keep_locked, args=(app, 1.0, lock))
-        held.start()
-        assert lock.wait(PATIENCE_SECONDS)
-        held.join()
+        dropped: list[str] = []
+        keep = it.worker._keep_in_hand
+
+        def keep_in_hand(kept: set[tuple[int, str]], asked: float) -> None:
+            before = [claimed.job_id for _, claimed in it.worker._hand]
+            keep(kept, asked)
+            if not kept:
+                dropped.extend(before)
+
+        monkeypatch.setattr(it.worker, "_keep_in_hand", keep_in_hand)
+        with _locked(app):
+            wait_until(lambda: dropped, "a renewal comes to nothing")
         it.let_go()
         wait_until(
             lambda: all(found(app, job_id).state == "completed" for job_id in it.slow), "all end"
         )
 
 
-def _keep_locked(app: Oncely, seconds: float, locked: threading.Event) -> None:
-    """Nobody can renew a lease for so long."""
+@contextmanager
+def _locked(app: Oncely) -> Iterator[None]:
+    """Nobody can renew a lease."""
     door = Backdoor(app)
     try:
         if engine_of(app) == "sqlite":
@@ -223,8 +229,7 @@ def _keep_locked(app: Oncely, seconds: float, locked: threading.Event) -> None:
         else:
             door.sql("begin")
             door.sql("lock table oncely.lease in exclusive mode")
-        locked.set()
-        time.sleep(seconds)
+        yield
         door.sql("commit")
     finally:
         door.close()
