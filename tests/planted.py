@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +33,7 @@ TEST_SECONDS = 90
 """A test that takes longer hangs. On the copy without bugs none of them does."""
 RUN_SECONDS = 1800
 """A bound against a run of pytest that never ends. To reach it is an error, and no catch."""
+STOP_SECONDS = 30
 PYTEST = (
     *(sys.executable, "-m", "pytest", "-q", "-rpfE", "--tb=short", "-p", "no:cacheprovider"),
     *("--timeout", str(TEST_SECONDS)),
@@ -642,15 +644,15 @@ class Copy:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,
         ) as process:
             try:
                 said, _ = process.communicate(timeout=RUN_SECONDS)
             except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGINT)  # it ends the processes that it has started
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(STOP_SECONDS)
+                process.kill()
                 raise Stale(f"pytest did not end within {RUN_SECONDS} s") from None
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
         return said, process.returncode
 
     def _environment(self) -> dict[str, str]:
@@ -727,13 +729,16 @@ def _plant_all(bugs: Sequence[Bug], database_url: str, jobs: int) -> list[str]:
         return bug, wrong, time.monotonic() - start
 
     missed: list[str] = []
-    with ThreadPoolExecutor(jobs) as pool:
+    pool = ThreadPoolExecutor(jobs)
+    try:
         done = as_completed([pool.submit(timed, bug) for bug in bugs])
         for n, (bug, wrong, seconds) in enumerate((future.result() for future in done), 1):
             if wrong:
                 missed.append(bug.name)
             verdict = f"MISSED {bug.name}: {wrong}" if wrong else f"caught {bug.name}"
             print(f"[{n} of {len(bugs)}] {verdict} ({seconds:.0f} s)", flush=True)
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C no other is planted
     return missed
 
 
