@@ -7,6 +7,7 @@ up for by looking from time to time all the same.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import time
@@ -71,11 +72,11 @@ class Ear:
         self._tell = tell
         self.resting = False
         self.covered = False
-        self.until = 0.0
-        self.told = 0.0
-        self._muted_until = 0.0
+        self.until = -math.inf
+        self.told = -math.inf
+        self._muted_until = -math.inf
         self._allowance = 1.0
-        self._counted_at = 0.0
+        self._counted_at = -math.inf
 
     def rest(self) -> bool:
         """There is nothing to do: tell me. True if that is sure from here on, and nothing was
@@ -137,7 +138,7 @@ class Listener:
         self._thread: Thread | None = None
         self._alarm = self._bell = -1
         self._closed = False
-        self._deaf_until = 0.0
+        self._deaf_until = -math.inf
         self._wait = _FIRST_WAIT_SECONDS
 
     def ear(self, topics: Iterable[str], tell: Tell, *, every_seconds: float | None = None) -> Ear:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -32,7 +33,7 @@ class RemoteSource:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: httpx2.AsyncClient | None = None
         self._pause = 0.0
-        self._told_at = 0.0
+        self._told_at = -math.inf
 
     def hold(self, topics: frozenset[str]) -> bool:
         self._topics = frozenset(topic for topic in topics if topic.partition(":")[0] == ANY_QUEUE)

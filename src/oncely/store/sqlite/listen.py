@@ -25,7 +25,7 @@ class SqliteSource:
         self._version = version
         self._seen: Version | None = None
         self._topics: frozenset[str] = frozenset()
-        self._heard_at = 0.0
+        self._heard_at = -math.inf
         self.committed = False
 
     def hold(self, topics: frozenset[str]) -> bool:

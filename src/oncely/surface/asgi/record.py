@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
@@ -32,7 +33,7 @@ class Record:
         self._store = store
         self._on_unknown = on_unknown
         self._renew_seconds = renew_seconds
-        self._prune_at = 0.0
+        self._prune_at = -math.inf
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def begin(self, mark: Mark, fingerprint: Callable[[], str]) -> tuple[Seen, str] | None:
@@ -110,7 +111,7 @@ class Record:
     async def _prune(self) -> None:
         try:
             if await self._ask(lambda _: requests.prune(_PRUNE_LIMIT)) == _PRUNE_LIMIT:
-                self._prune_at = 0.0
+                self._prune_at = -math.inf
         except StoreError:
             pass  # Who asks for something that matters will say so.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -30,8 +31,11 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class Live:
-    def __init__(self, site: Site, topics: Sequence[Topic]) -> None:
+    def __init__(
+        self, site: Site, topics: Sequence[Topic], now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._site = site
+        self._now = now
         self._topics = {topic.name: topic for topic in topics}
         self._locks = {topic.name: asyncio.Lock() for topic in topics}
         self._read: dict[tuple[str, str], tuple[float, str]] = {}
@@ -44,11 +48,11 @@ class Live:
         in `every_seconds`."""
         topic = self._topics[name]
         async with self._locks[name]:
-            at, text = self._read.get((name, root), (0.0, ""))
-            if time.monotonic() - at >= topic.every_seconds:
+            at, text = self._read.get((name, root), (-math.inf, ""))
+            if self._now() - at >= topic.every_seconds:
                 data = await topic.read(self._site)
                 text = render(topic.template, {**data, **self._site.names(root)})
-                self._read[name, root] = (time.monotonic(), text)
+                self._read[name, root] = (self._now(), text)
             return text
 
     async def stream(self, names: Sequence[str], root: str) -> AsyncIterator[bytes]:
