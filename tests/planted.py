@@ -367,8 +367,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "worker/worker.py",
-                "            if self._lost:\n",
-                "            if not self._lost:\n",
+                "        if self._lost:\n",
+                "        if not self._lost:\n",
             ),
         ),
         (f"{DEATHS}test_a_swap_arrives_after_its_worker_has_given_it_up",),
@@ -391,8 +391,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "worker/hands.py",
-                "- self._hand[0][0] > HAND_SECONDS",
-                "- self._hand[0][0] > 1000 * HAND_SECONDS",
+                "- self._hand[0][0] > self._pace.hand_seconds",
+                "- self._hand[0][0] > self._pace.hand_seconds + 1_000",
             ),
         ),
         (f"{AHEAD}test_what_is_not_begun_in_time_goes_to_others_untouched",),
@@ -412,7 +412,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "a job that was cancelled in hand is begun",
-        (Edit("worker/worker.py", "            self._keep_in_hand(kept, asked)\n", ""),),
+        (Edit("worker/worker.py", "        self._keep_in_hand(kept, asked)\n", ""),),
         (f"{AHEAD}test_a_job_that_is_cancelled_in_hand_is_not_begun_once_its_worker_notices",),
     ),
     Bug(
@@ -549,7 +549,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "a worker that lost its job goes on with it",
-        (Edit("worker/worker.py", f"{' ' * 20}task.cancel()\n", f"{' ' * 20}pass\n"),),
+        (Edit("worker/worker.py", f"{' ' * 16}task.cancel()\n", f"{' ' * 16}pass\n"),),
         (
             f"{WORKER}test_a_running_handler_is_cancelled_once_its_worker_notices_that_the_job_is_gone",
         ),

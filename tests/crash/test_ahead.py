@@ -2,25 +2,24 @@
 
 import asyncio
 import logging
-import math
 import os
 import threading
-import time
 from collections import Counter
-from functools import partial
 
 import pytest
 
 from oncely import Context, NewJob, Oncely
-from oncely.worker import exchange
 from tests.crash.checker import check
-from tests.crash.ends import PATIENCE_SECONDS, end
+from tests.crash.ends import end
 from tests.crash.fleet import start
 from tests.crash.proxy import Fault, Proxy, When
-from tests.engine.steps import sql
+from tests.engine.paces import given_pace
+from tests.engine.steps import engine_of, let_days_pass, sql
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
-LEASE_SECONDS = 0.6
 PLACES = 4
+FIRST = 20
+REST = 400
 PILL_LIMIT = 4
 """So many workers may die of a job that kills them at once: it counts three times, and the first
 time it may not be known which job it was."""
@@ -47,7 +46,9 @@ def make_app(url: str) -> Oncely:
 def run_worker(url: str, concurrency: int) -> None:
     logging.disable(logging.CRITICAL)
     with make_app(url) as app:
-        app.worker(concurrency=concurrency, lease_seconds=LEASE_SECONDS, poll_seconds=0.05).run()
+        worker = app.worker(concurrency=concurrency, poll_seconds=0.05)
+        given_pace(worker)
+        worker.run()
 
 
 @pytest.fixture
@@ -71,7 +72,9 @@ def test_the_answer_to_a_swap_is_lost(migrated_url: str, when: When, skip: int) 
         receipts = app.enqueue_many(NewJob("quick", n, unique_key=f"u{n}") for n in range(400))
         fault = Fault("kinds json", when, skip=skip)
         proxy.arm(fault)
-        assert asyncio.run(far.worker(concurrency=PLACES).drain()) == 400
+        worker = far.worker(concurrency=PLACES)
+        given_pace(worker)
+        assert asyncio.run(worker.drain()) == 400
         assert fault.happened.is_set()
         counted = sql(app, "select sum(n) from oncely.tally where label = 'completed'")
     assert ran == Counter(dict.fromkeys((r.job_id for r in receipts.receipts), 1))
@@ -83,11 +86,8 @@ def test_the_answer_to_a_swap_is_lost(migrated_url: str, when: When, skip: int) 
     assert counted == [(400,)]
 
 
-def test_a_swap_arrives_after_its_worker_has_given_it_up(
-    migrated_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_swap_arrives_after_its_worker_has_given_it_up(migrated_url: str) -> None:
     """What it claims is the worker's own, though nobody was told: it must not be kept for ever."""
-    monkeypatch.setattr(exchange, "Lost", partial(exchange.Lost, looks=1_000_000))
     ran: Counter[str] = Counter()
     full, go = threading.Event(), threading.Event()
     with Oncely(migrated_url) as app, Proxy(app.url) as proxy, Oncely(proxy.url) as far:
@@ -105,20 +105,24 @@ def test_a_swap_arrives_after_its_worker_has_given_it_up(
 
         def more() -> None:
             assert full.wait(PATIENCE_SECONDS)
+            pace.fetch_no_more()  # or the worker would claim them before the late swap does
             app.enqueue_many(NewJob("quick") for _ in range(50))
 
         app.enqueue_many(NewJob("quick") for _ in range(200))
         names = [r.job_id for r in app.enqueue_many([NewJob("stays")] * PLACES).receipts]
         late = Fault("kinds json", "late", hook=more)
         proxy.arm(late)
-        worker = far.worker(concurrency=PLACES, lease_seconds=LEASE_SECONDS)
-        worker._tight_until = math.inf  # what it fetches ahead would not be there for the swap
+        worker = far.worker(concurrency=PLACES)
+        pace = given_pace(worker)
         thread = threading.Thread(target=worker.run)
         thread.start()
         try:
             assert late.happened.wait(PATIENCE_SECONDS)
             assert len(running(app)) > PLACES, "it came for nothing: the test shows nothing"
             go.set()
+            assert worker._loop is not None
+            renewed = asyncio.run_coroutine_threadsafe(worker._renew_now(), worker._loop)
+            renewed.result(PATIENCE_SECONDS)
             wait_for_ends(app, 250 + PLACES)
         finally:
             go.set()
@@ -131,40 +135,48 @@ def test_a_swap_arrives_after_its_worker_has_given_it_up(
 
 
 def test_a_worker_is_killed_with_many_jobs_in_hand(app: Oncely) -> None:
-    app.enqueue_many(NewJob("quick") for _ in range(400))
+    app.enqueue_many(NewJob("quick") for _ in range(FIRST))
     stay = app.enqueue_many(NewJob("stays") for _ in range(PLACES)).receipts
-    app.enqueue_many(NewJob("quick") for _ in range(400))
+    app.enqueue_many(NewJob("quick") for _ in range(REST))
+    ours = sessions(app)
     worker = start(run_worker, app.url, PLACES)
     try:
-        started = "select sum(started) from oncely.lease"
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not {r.job_id for r in stay} <= running(app):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        held, counting = len(running(app)), sql(app, started)[0][0]
+        wait_until(lambda: {r.job_id for r in stay} <= running(app), "all that stay are claimed")
     finally:
         end([worker])
+    wait_until(lambda: sessions(app) <= ours, "what it has sent is carried out")
+    held, counting = len(running(app)), sql(app, "select sum(started) from oncely.lease")[0][0]
     assert held > 2 * PLACES, "nothing was fetched ahead: the test shows nothing"
+    let_days_pass(app, 1)
     for receipt in stay:
         sql(app, "update oncely.job set kind = 'quick' where id = :id", id=receipt.job_id)
     worker = start(run_worker, app.url, PLACES)
     try:
-        wait_for_ends(app, 800 + PLACES)
+        wait_for_ends(app, FIRST + PLACES + REST)
     finally:
         end([worker])
     census = check(app.url)
-    assert census.count("completed") == 800 + PLACES
+    assert census.count("completed") == FIRST + PLACES + REST
     outcomes = [execution.outcome for execution in census.executions]
     print(f"held {held}, counted {counting}, crashed {outcomes}")
     assert set(outcomes) == {"crashed"}
     assert len(outcomes) <= counting < held
 
 
+def sessions(app: Oncely) -> set[int]:
+    """Of this store's users, in the server; a store without a server has none."""
+    if engine_of(app) == "sqlite":
+        return set()
+    rows = sql(
+        app,
+        "select pid from pg_stat_activity"
+        " where datname = current_database() and application_name = 'oncely'",
+    )
+    return {pid for (pid,) in rows}
+
+
 def wait_for_ends(app: Oncely, count: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while sql(app, "select count(*) from oncely.outcome") != [(count,)]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: sql(app, "select count(*) from oncely.outcome") == [(count,)], "all end")
 
 
 def running(app: Oncely) -> set[str]:
@@ -177,15 +189,18 @@ def test_a_poison_pill_among_quick_jobs_is_found_soon(app: Oncely, concurrency: 
     pill = app.enqueue("pill").job_id
     app.enqueue_many(NewJob("quick") for _ in range(250))
     deaths = 0
-    deadline = time.monotonic() + PATIENCE_SECONDS
     worker = start(run_worker, app.url, concurrency)
+
+    def all_have_ended() -> bool:
+        nonlocal deaths, worker
+        if not worker.is_alive():
+            deaths += 1
+            let_days_pass(app, 1)
+            worker = start(run_worker, app.url, concurrency)
+        return sql(app, "select count(*) from oncely.outcome") == [(501,)]
+
     try:
-        while sql(app, "select count(*) from oncely.outcome") != [(501,)]:
-            assert time.monotonic() < deadline, f"{deaths} workers died"
-            if not worker.is_alive():
-                deaths += 1
-                worker = start(run_worker, app.url, concurrency)
-            time.sleep(0.02)
+        wait_until(all_have_ended, "all end, however many workers die")
     finally:
         end([worker])
     failed = [job.job_id for job in app.jobs(state="failed", limit=1_000)]

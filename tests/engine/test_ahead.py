@@ -1,10 +1,9 @@
 """What a worker fetches ahead of its handlers: only quick ones, and never for long."""
 
 import asyncio
-import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,12 +13,15 @@ import pytest
 from oncely import Context, NewJob, Oncely
 from oncely.store import claim as claims
 from oncely.store import deliver
-from oncely.worker import hands
+from oncely.store.engine import Access
+from oncely.worker.pace import Pace
 from oncely.worker.worker import Worker
-from tests.engine.steps import Backdoor, claim, end, engine_of, found, sql
+from tests.engine.paces import AN_HOUR, given_pace
+from tests.engine.steps import claim, end, found, sql
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-QUICK = 400
+QUICK = 200
+FIRST = 20
 PLACES = 2
 
 
@@ -36,19 +38,20 @@ def lease_sizes(app: Oncely) -> list[int]:
 
 
 class Scene:
-    """A worker with two places. 400 jobs are quick, then each stays until it is let go."""
+    """A worker with two places. The first jobs are quick, then each stays until it is let go."""
 
-    def __init__(self, app: Oncely, *, lease_seconds: float = 60.0, more: int = 40) -> None:
+    def __init__(self, app: Oncely, *, more: int = 40) -> None:
         self.app = app
         self.go = asyncio.Event()
         self.begun: list[str] = []
-        self.worker = app.worker(concurrency=PLACES, lease_seconds=lease_seconds, poll_seconds=0.1)
+        self.worker = app.worker(concurrency=PLACES, poll_seconds=0.1)
+        self.pace = given_pace(self.worker)
         self._register(app)
         self._loop: asyncio.AbstractEventLoop | None = None
         made = app.enqueue_many(
-            NewJob("quick" if n < QUICK else "slow") for n in range(QUICK + more)
+            NewJob("quick" if n < FIRST else "slow") for n in range(FIRST + more)
         ).receipts
-        self.slow = [receipt.job_id for receipt in made[QUICK:]]
+        self.slow = [receipt.job_id for receipt in made[FIRST:]]
 
     def _register(self, app: Oncely) -> None:
         @app.job("quick")
@@ -66,6 +69,20 @@ class Scene:
     def let_go(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.go.set)
+
+    def in_worker(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_SECONDS)
+
+    def wake(self) -> None:
+        async def wake() -> None:
+            self.worker._wake.set()
+
+        self.in_worker(wake())
+
+    def let_hand_time_pass(self) -> None:
+        self.pace.hand_seconds = 0.0
+        self.wake()
 
     def at_work(self) -> None:
         """Until all places are taken, and something is fetched ahead beyond that."""
@@ -88,8 +105,8 @@ def running(worker: Worker, finally_: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def scene(app: Oncely, *, lease_seconds: float = 60.0, more: int = 40) -> Iterator[Scene]:
-    it = Scene(app, lease_seconds=lease_seconds, more=more)
+def scene(app: Oncely, *, more: int = 40) -> Iterator[Scene]:
+    it = Scene(app, more=more)
     with running(it.worker, it.let_go):
         it.at_work()
         yield it
@@ -100,38 +117,105 @@ def untouched(app: Oncely, job_id: str) -> bool:
     return (job.state, job.attempt, job.executions) == ("pending", 0, [])
 
 
-def test_quick_jobs_are_fetched_ahead_and_slow_ones_are_not(app: Oncely) -> None:
-    @app.job("quick")
-    async def quick(ctx: Context) -> None: ...
+@pytest.mark.parametrize(("job_seconds", "is_ahead"), [(0.001, True), (1.0, False)])
+def test_quick_jobs_are_fetched_ahead_and_slow_ones_are_not(
+    app: Oncely, job_seconds: float, is_ahead: bool
+) -> None:
+    @app.job("k")
+    async def handle(ctx: Context) -> None: ...
 
-    @app.job("slow")
-    async def slow(ctx: Context) -> None:
-        await asyncio.sleep(0.05)
+    app.enqueue_many(NewJob("k") for _ in range(QUICK))
+    worker = app.worker(concurrency=4)
+    given_pace(worker, job_seconds=job_seconds)
+    asyncio.run(worker.drain())
+    sizes = lease_sizes(app)
+    assert sum(sizes) == QUICK
+    assert (max(sizes) > 4) == is_ahead, sizes
 
-    @app.job("thread")
-    def thread(ctx: Context) -> None:
-        time.sleep(0.05)
 
-    for kind, count in (("slow", 12), ("thread", 12), ("quick", QUICK)):
-        app.enqueue_many(NewJob(kind, queue=kind) for _ in range(count))
-        sql(app, "delete from oncely.outcome")
-        asyncio.run(app.worker(queues=[kind], concurrency=4).drain())
-        sizes = lease_sizes(app)
-        assert sum(sizes) == count
-        assert (max(sizes) > 4) == (kind == "quick"), (kind, sizes)
+class Heard(Pace):
+    """It keeps what it is told."""
+
+    def __init__(self, concurrency: int) -> None:
+        super().__init__(concurrency)
+        self.jobs: list[float] = []
+        self.exchanges: list[float] = []
+
+    def ended(self, ran_seconds: float, *, by_itself: bool = False) -> None:
+        self.jobs.append(ran_seconds)
+
+    def exchanged(self, seconds: float, now: float, *, idle: bool = False) -> None:
+        self.exchanges.append(seconds)
+
+
+@pytest.mark.parametrize("how", ["row", "task", "thread"])
+def test_a_worker_measures_how_long_jobs_and_exchanges_take(
+    app: Oncely, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No less than they took themselves, and no more than all of it took."""
+    places = 4
+    begun: list[float] = []
+    ran: list[float] = []
+    asked: list[float] = []
+
+    def work() -> None:
+        begun.append(time.monotonic())
+        time.sleep(0.01)
+        ran.append(time.monotonic() - begun[-1])
+
+    @app.job("row")
+    async def in_row(ctx: Context) -> None:
+        work()
+
+    @app.job("task")
+    async def in_task(ctx: Context) -> None:
+        await asyncio.sleep(0)
+        work()
+
+    app.job("thread")(lambda ctx: work())
+    run = app._engine.run
+
+    def timed(make: Any, access: Access) -> Any:
+        since = time.monotonic()
+        answer = run(make, access)
+        if access == "write":
+            asked.append(time.monotonic() - since)
+        return answer
+
+    app.enqueue(how)
+    worker = app.worker(concurrency=places)
+    pace = worker._pace = Heard(places)
+    monkeypatch.setattr(app._engine, "run", timed)
+    since = time.monotonic()
+    asyncio.run(worker.drain())
+    whole = time.monotonic() - since
+    factor = places if how == "row" else 1  # they take turns
+    assert ran[0] * factor <= pace.jobs[0] <= (whole - asked[0]) * factor
+    assert asked[0] <= max(pace.exchanges) <= whole - ran[0]
+    assert len(pace.jobs) == 1
 
 
 def test_what_is_not_begun_in_time_goes_to_others_untouched(app: Oncely, url: str) -> None:
     with scene(app) as first, Oncely(url) as elsewhere:
         hand = first.in_hand()
         # Something wakes it for nothing: that must not make it forget what it has in hand.
-        first.worker._wake.set()
+        app.enqueue("other", queue="dead", delay=0)
+        app._engine.run(
+            lambda _: claims.claim("dead", worker="d", nonce=1, lease_seconds=0, limit=1), "write"
+        )
+        first.wake()
+        wait_until(lambda: not first.worker._wake.is_set(), "it looks around")
+        first.pace.fetch_no_more()
+        first.let_hand_time_pass()
         wait_until(lambda: not first.in_hand(), "it hands back what it does not begin")
         assert all(untouched(app, job_id) for job_id in hand)
 
         @elsewhere.job("slow")
         async def at_once(ctx: Context) -> str:
             return "elsewhere"
+
+        @elsewhere.job("other")
+        async def other(ctx: Context) -> None: ...
 
         other_worker = elsewhere.worker(poll_seconds=0.1)
         with running(other_worker, lambda: None):
@@ -176,14 +260,11 @@ def test_a_worker_whose_task_is_cancelled_hands_back_what_it_has_not_begun(app: 
 
 
 def test_a_job_that_is_cancelled_in_hand_is_not_begun_once_its_worker_notices(app: Oncely) -> None:
-    with scene(app, lease_seconds=0.6) as it:
+    with scene(app) as it:
         [victim, *_] = it.in_hand()
         app.cancel(victim)
         assert found(app, victim).state == "cancelled"
-        newest = "select max(expires_at) from oncely.lease"
-        for _ in range(2):  # the first renewal may have been under way
-            before = sql(app, newest)
-            wait_until(lambda before=before: sql(app, newest) > before, "it renews")  # type: ignore[misc]
+        it.in_worker(it.worker._renew_now())
         it.let_go()
         rest = [job_id for job_id in it.slow if job_id != victim]
         wait_until(
@@ -199,47 +280,30 @@ def test_what_is_in_hand_is_not_lost_if_the_store_did_not_answer(
 ) -> None:
     """A renewal that came to nothing says only that the jobs may be lost. The leases still stand
     and would be renewed the next time, and again, for jobs that nobody runs."""
-    monkeypatch.setattr(hands, "HAND_SECONDS", math.inf)  # nothing else hands them back
-    with scene(app, lease_seconds=0.6) as it:
-        dropped: list[str] = []
-        keep = it.worker._keep_in_hand
 
-        def keep_in_hand(kept: set[tuple[int, str]], asked: float) -> None:
-            before = [claimed.job_id for _, claimed in it.worker._hand]
-            keep(kept, asked)
-            if not kept:
-                dropped.extend(before)
+    async def no_answer(make: Any) -> None:
+        raise TimeoutError
 
-        monkeypatch.setattr(it.worker, "_keep_in_hand", keep_in_hand)
-        with _locked(app):
-            wait_until(lambda: dropped, "a renewal comes to nothing")
+    async def renew_in_vain() -> None:
+        with monkeypatch.context() as store:
+            store.setattr(it.worker._store, "ask", no_answer)
+            await it.worker._renew_now()
+
+    with scene(app) as it:
+        it.in_worker(renew_in_vain())
         it.let_go()
         wait_until(
             lambda: all(found(app, job_id).state == "completed" for job_id in it.slow), "all end"
         )
 
 
-@contextmanager
-def _locked(app: Oncely) -> Iterator[None]:
-    """Nobody can renew a lease."""
-    door = Backdoor(app)
-    try:
-        if engine_of(app) == "sqlite":
-            door.sql("begin immediate")
-        else:
-            door.sql("begin")
-            door.sql("lock table oncely.lease in exclusive mode")
-        yield
-        door.sql("commit")
-    finally:
-        door.close()
-
-
 def test_a_paused_queue_gets_back_what_was_fetched_ahead(app: Oncely) -> None:
     with scene(app) as it:
         hand = it.in_hand()
         app.pause("default")
+        it.let_hand_time_pass()
         wait_until(lambda: not it.in_hand(), "it hands back what it has not begun")
+        it.pace.hand_seconds = AN_HOUR
         it.let_go()
         wait_until(lambda: leased(app) == [], "what was begun ends")
         assert all(untouched(app, job_id) for job_id in hand)
@@ -298,12 +362,15 @@ def test_from_several_queues_no_more_is_claimed_than_can_count_as_begun(app: Onc
 
     seen: list[str] = []
     app.enqueue_many(NewJob("quick", queue=f"q{n % 5}") for n in range(QUICK))
-    asyncio.run(app.worker(concurrency=PLACES).drain())
+    worker = app.worker(concurrency=PLACES)
+    given_pace(worker)
+    asyncio.run(worker.drain())
     assert len(seen) == QUICK
     assert max(started) <= PLACES
+    assert max(lease_sizes(app)) > PLACES
 
 
-def most_leased(app: Oncely, group: str | None, jobs: int = 200) -> int:
+def most_leased(app: Oncely, group: str | None) -> int:
     """Of quick jobs, with four places: how many at most were claimed and not settled."""
     most = 0
     seen: list[str] = []
@@ -315,9 +382,11 @@ def most_leased(app: Oncely, group: str | None, jobs: int = 200) -> int:
             most = max(most, len(await asyncio.to_thread(leased, app)))
         seen.append(ctx.job_id)
 
-    app.enqueue_many(NewJob("quick", group_key=group) for _ in range(jobs))
-    asyncio.run(app.worker(concurrency=4, queues=["default"]).drain())
-    assert len(seen) == jobs
+    app.enqueue_many(NewJob("quick", group_key=group) for _ in range(QUICK))
+    worker = app.worker(concurrency=4, queues=["default"])
+    given_pace(worker)
+    asyncio.run(worker.drain())
+    assert len(seen) == QUICK
     return most
 
 
@@ -341,11 +410,15 @@ def test_jobs_under_a_limit_with_much_room_are_fetched_ahead_and_count(
         app.set_queue("default", concurrency=60)
     else:
         app.set_group(group, concurrency=60)
-    assert most_leased(app, group, QUICK) <= 60
+    assert most_leased(app, group) <= 60
     assert max(lease_sizes(app)) > 4
 
 
-def test_higher_priorities_come_first_also_out_of_the_hand(app: Oncely) -> None:
+def test_higher_priorities_come_first_also_out_of_the_hand(
+    app: Oncely, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of two exchanges under way at once, the answer to the second may come first.
+    monkeypatch.setattr(Worker, "_by_turns", False)
     order: list[int] = []
 
     @app.job("quick")
@@ -353,6 +426,8 @@ def test_higher_priorities_come_first_also_out_of_the_hand(app: Oncely) -> None:
         order.append(priority)
 
     app.enqueue_many(NewJob("quick", n % 3, priority=n % 3) for n in range(QUICK))
-    asyncio.run(app.worker(concurrency=PLACES).drain())
+    worker = app.worker(concurrency=PLACES)
+    given_pace(worker)
+    asyncio.run(worker.drain())
     assert order == sorted(order, reverse=True)
     assert max(lease_sizes(app)) > PLACES

@@ -28,7 +28,7 @@ from oncely.worker.care import ALONE_SECONDS, Care
 from oncely.worker.ends import Ends
 from oncely.worker.execution import Execution
 from oncely.worker.gear import Gear
-from oncely.worker.pace import HAND_SECONDS, LINGER_SECONDS, Pace
+from oncely.worker.pace import LINGER_SECONDS, Pace
 from oncely.worker.report import Times
 
 _TURN_SECONDS: Final = 0.001
@@ -253,7 +253,7 @@ class Hands:
             self._linger()
 
     def _hand_back_stale(self) -> None:
-        if self._hand and time.monotonic() - self._hand[0][0] > HAND_SECONDS:
+        if self._hand and time.monotonic() - self._hand[0][0] > self._pace.hand_seconds:
             self._hand_back()
 
     def _hand_back(self) -> None:

@@ -7,7 +7,6 @@ from typing import Final
 
 AHEAD_LIMIT: Final = 2_000
 HAND_SECONDS: Final = 1.0
-"""What was fetched ahead and not begun by then is handed back: others may have room for it."""
 LINGER_SECONDS: Final = 0.05
 """So long the end of a quick job waits for the rest of its lease, which costs a fraction if it is
 settled as a whole."""
@@ -21,6 +20,8 @@ class Pace:
     more. So quick jobs never wait for the store, and slow ones never wait for their worker."""
 
     def __init__(self, concurrency: int) -> None:
+        self.hand_seconds = HAND_SECONDS
+        """What was fetched ahead and not begun by then is handed back: others may have room."""
         self._concurrency = concurrency
         self._rates = (0.0, 0.0)
         self._exchange_seconds = 0.0

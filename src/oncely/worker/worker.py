@@ -28,7 +28,6 @@ from oncely.worker.gear import Gear, check_above_zero, check_queues
 from oncely.worker.hands import Hands, tell
 from oncely.worker.line import Line
 from oncely.worker.loop import run_alone
-from oncely.worker.pace import HAND_SECONDS
 from oncely.worker.report import Reporter, about
 from oncely.worker.schedule import keep_schedules
 from oncely.worker.signals import told_to_stop
@@ -236,7 +235,7 @@ class Worker(Hands):
                 # One turn of the loop: quick handlers end in it, and are settled together.
                 await asyncio.sleep(0)
                 if len(claimed) >= wanted and not (self._pace.in_waves and self._wanted()):
-                    await self._until_woken(HAND_SECONDS if self._hand else None)
+                    await self._until_woken(self._pace.hand_seconds if self._hand else None)
                 continue
             is_idle = not (self._hand or self._running or self._stuck or self._under_way)
             if until_idle and is_idle and not (wanted and self._outlook.busy):
@@ -247,7 +246,7 @@ class Worker(Hands):
                 poll = await self._sleep.nap(poll, self._outlook.wait_seconds)
                 self._told_of_a_job = self._wake.is_set()
             else:
-                await self._until_woken(HAND_SECONDS if self._hand else None)
+                await self._until_woken(self._pace.hand_seconds if self._hand else None)
 
     async def _until_woken(self, seconds: float | None) -> bool:
         try:
@@ -306,7 +305,7 @@ class Worker(Hands):
             self._lost.append(exchange.lost)
         over_at = time.monotonic()
         if self._outlook.due & self._outlook.tight:
-            self._tight_until = over_at + HAND_SECONDS
+            self._tight_until = over_at + self._pace.hand_seconds
         self._pace.exchanged(over_at - now, over_at, idle=not self._running)
         if looked_at < now:
             self._bounds.looked(over_at - looked_at)
@@ -327,32 +326,35 @@ class Worker(Hands):
             self._drill.ended(claimed, handler, ending, execution.context, timeout)
 
     async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease_seconds / 3)
+            await self._renew_now()
+
+    async def _renew_now(self) -> None:
         """Keep the leases; let go of the executions whose lease is lost.
 
         If the store does not answer for as long as a lease lasts, all of them must be taken for
         lost: by then others may be running these jobs.
         """
-        while True:
-            await asyncio.sleep(self._lease_seconds / 3)
-            asked = time.monotonic()
-            try:
-                async with asyncio.timeout(self._lease_seconds * 2 / 3):
-                    kept = await self._store.ask(
-                        lambda _: deliver.renew(self.name, self._lease_seconds)
-                    )
-            except TimeoutError:
-                kept = set()
-            self._keep_in_hand(kept, asked)
-            for task, execution in list(self._running.items()):
-                claimed, context = execution.claimed, execution.context
-                held = (claimed.fence.epoch, claimed.job_id) in kept
-                if not (held or context.may_be_completed) and context.begun < asked:
-                    log("lease lost", job_id=claimed.job_id, epoch=claimed.fence.epoch)
-                    task.cancel()
-            if self._lost:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._lease_seconds / 3):
-                        await self._find_lost()
+        asked = time.monotonic()
+        try:
+            async with asyncio.timeout(self._lease_seconds * 2 / 3):
+                kept = await self._store.ask(
+                    lambda _: deliver.renew(self.name, self._lease_seconds)
+                )
+        except TimeoutError:
+            kept = set()
+        self._keep_in_hand(kept, asked)
+        for task, execution in list(self._running.items()):
+            claimed, context = execution.claimed, execution.context
+            held = (claimed.fence.epoch, claimed.job_id) in kept
+            if not (held or context.may_be_completed) and context.begun < asked:
+                log("lease lost", job_id=claimed.job_id, epoch=claimed.fence.epoch)
+                task.cancel()
+        if self._lost:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._lease_seconds / 3):
+                    await self._find_lost()
 
     async def _find_lost(self) -> None:
         """Their leases are in our name, so nobody else will take them back."""
