@@ -1,7 +1,7 @@
 """Two exchanges of one worker under way at once, and where in the line they claim."""
 
+import asyncio
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,40 +14,80 @@ from oncely.model.errors import StoreError
 from oncely.store.claim import Claimed, claim_statement, claimed_rows
 from oncely.store.engine import Access
 from oncely.store.plan import Plan
+from oncely.worker import bounds
+from oncely.worker.worker import Worker
+from tests.engine.paces import AN_HOUR, given_pace
 from tests.engine.steps import engine_of, sql
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
-JOBS = 4_000
-SLOW_SECONDS = 0.01
+JOBS = 2_000
 
 only_postgres = pytest.mark.parametrize("url", ["postgres"], indirect=True)
 """SQLite has one writer at a time, and keeps no rows that died."""
 
 
-class Slow:
-    """The store as it is, only that an exchange takes its time. `met` is called with how many were
-    under way when it began, for each."""
+class Store:
+    """The store as it is, only that one exchange in the middle of the work waits until there is
+    another one beside it, if there can be. `met` is called with how many were under way when it
+    began, for each after that."""
 
-    def __init__(self, app: Oncely, met: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self, app: Oncely, worker: Worker, ran: Counter[int], met: Callable[[int], None]
+    ) -> None:
         self.most = 0
+        self.under_way = 0
+        self._worker = worker
+        self._ran = ran
         self._met = met
         self._run = app._engine.run
-        self._lock = threading.Lock()
-        self.under_way = 0
+        self._limit = 1 if engine_of(app) == "sqlite" else 2
+        self._changed = threading.Condition()
 
     def run(self, make: Any, access: Access) -> Any:
         if access != "write":
             return self._run(make, access)
-        with self._lock:
+        with self._changed:
             self.under_way += 1
             under_way = self.under_way
             self.most = max(self.most, under_way)
+            self._changed.notify_all()
+            if len(self._ran) > JOBS / 4 and self._claims_and_goes_on():
+                assert self._changed.wait_for(lambda: self.most == self._limit, PATIENCE_SECONDS)
         try:
-            time.sleep(SLOW_SECONDS)
-            self._met(under_way)
+            if self.most == self._limit and len(self._ran) > JOBS / 4:
+                self._met(under_way)
             return self._run(make, access)
         finally:
-            with self._lock:
+            with self._changed:
                 self.under_way -= 1
+
+    def _claims_and_goes_on(self) -> bool:
+        """Then jobs end while the store does not answer, and are settled beside it."""
+        return self._worker._under_way > 0 and len(self._worker._hand) > 0
+
+
+PutBetween = Callable[[Callable[[int], None]], Store]
+
+
+@pytest.fixture
+def worker(app: Oncely, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    """It fetches much ahead, and need not look around again while there is enough."""
+    monkeypatch.setattr(bounds, "_LOOK_SECONDS", AN_HOUR)
+    worker = app.worker()
+    given_pace(worker)
+    return worker
+
+
+@pytest.fixture
+def store(
+    app: Oncely, worker: Worker, ran: Counter[int], monkeypatch: pytest.MonkeyPatch
+) -> PutBetween:
+    def put_between(met: Callable[[int], None]) -> Store:
+        store = Store(app, worker, ran, met)
+        monkeypatch.setattr(app._engine, "run", store.run)
+        return store
+
+    return put_between
 
 
 def left(app: Oncely) -> tuple[int, int]:
@@ -72,12 +112,11 @@ def ran(app: Oncely) -> Counter[int]:
 
 
 def test_every_job_runs_once_and_is_settled_with_its_own_result(
-    app: Oncely, ran: Counter[int], monkeypatch: pytest.MonkeyPatch
+    app: Oncely, worker: Worker, ran: Counter[int], store: PutBetween
 ) -> None:
-    slow = Slow(app)
-    monkeypatch.setattr(app._engine, "run", slow.run)
-    app.drain()
-    assert slow.most == (1 if engine_of(app) == "sqlite" else 2)
+    between = store(lambda _: None)
+    asyncio.run(worker.drain())
+    assert between.most == (1 if engine_of(app) == "sqlite" else 2)
     assert ran == Counter(range(JOBS))
     assert left(app) == (0, 0)
     wrong = sql(
@@ -89,48 +128,48 @@ def test_every_job_runs_once_and_is_settled_with_its_own_result(
 
 
 def test_who_is_told_to_stop_waits_for_both_and_hands_back_what_they_claimed(
-    app: Oncely, ran: Counter[int], monkeypatch: pytest.MonkeyPatch
+    app: Oncely, worker: Worker, ran: Counter[int], store: PutBetween
 ) -> None:
-    worker = app.worker()
-    most = 1 if engine_of(app) == "sqlite" else 2
-
     def met(under_way: int) -> None:
-        if under_way == most and len(ran) > JOBS / 4:
+        if under_way == between.most and not worker._stopping:
             worker.stop()
 
-    slow = Slow(app, met)
-    monkeypatch.setattr(app._engine, "run", slow.run)
+    between = store(met)
     worker.run()
-    while slow.under_way:
-        time.sleep(SLOW_SECONDS)
+    wait_until(lambda: not between.under_way, "both have ended")
     assert max(ran.values()) == 1
     assert left(app) == (0, JOBS - len(ran))
 
 
 @only_postgres
 def test_what_the_one_beside_settles_while_the_worker_stops_is_settled_once(
-    app: Oncely, monkeypatch: pytest.MonkeyPatch
+    app: Oncely,
+    worker: Worker,
+    ran: Counter[int],
+    store: PutBetween,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Under limits it claims nothing. It goes on after the other one has come to its end."""
-    ran: Counter[int] = Counter()
     app.set_queue("default", concurrency=100_000)
-    worker = app.worker()
-
-    @app.job("quick")
-    async def quick(ctx: Context, n: int) -> None:
-        ran[n] += 1
-
-    app.enqueue_many(NewJob("quick", n) for n in range(JOBS))
     beside = 0
+    pumped = threading.Event()
+    pump = worker._pump
+
+    async def pump_and_tell(until_idle: bool) -> None:
+        try:
+            await pump(until_idle)
+        finally:
+            pumped.set()
 
     def met(under_way: int) -> None:
         nonlocal beside
-        if under_way == 2 and len(ran) > JOBS / 4:
+        if under_way == 2:
             beside += 1
             worker.stop()
-            time.sleep(20 * SLOW_SECONDS)
+            assert pumped.wait(PATIENCE_SECONDS)
 
-    monkeypatch.setattr(app._engine, "run", Slow(app, met).run)
+    monkeypatch.setattr(worker, "_pump", pump_and_tell)
+    store(met)
     worker.run()
     assert beside
     assert max(ran.values()) == 1
@@ -140,18 +179,16 @@ def test_what_the_one_beside_settles_while_the_worker_stops_is_settled_once(
 
 @only_postgres
 def test_an_error_of_the_one_beside_ends_the_worker(
-    app: Oncely, ran: Counter[int], monkeypatch: pytest.MonkeyPatch
+    app: Oncely, worker: Worker, ran: Counter[int], store: PutBetween
 ) -> None:
-    refused = threading.Event()
 
     def met(under_way: int) -> None:
-        if under_way == 2 and not refused.is_set():
-            refused.set()
+        if under_way == 2:
             raise StoreError("this one is refused")
 
-    monkeypatch.setattr(app._engine, "run", Slow(app, met).run)
+    store(met)
     with pytest.raises(StoreError, match="this one is refused"):
-        app.worker().run()
+        worker.run()
     assert max(ran.values()) == 1
 
 
@@ -184,9 +221,8 @@ def test_an_empty_line_costs_no_more_for_what_died_in_it(app: Oncely) -> None:
         other.execute("select count(*) from oncely.ready")
         app.enqueue_many(NewJob("quick") for _ in range(JOBS))
         app.drain()
-        time.sleep(1)  # the bound is half a second behind
         blocks_touched(app, "{}")  # the first lease of all makes room for others
-        assert blocks_touched(app, '{"0": 500000}') < blocks_touched(app, "{}") / 2
+        assert blocks_touched(app, '{"0": 0}') < blocks_touched(app, "{}") / 2
 
 
 def blocks_touched(app: Oncely, bounds: str) -> int:
