@@ -23,7 +23,7 @@ PIP := $(BIN)/python -m pip --quiet --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test torture bench lint format clean python
+.PHONY: help demo check test flaky torture bench lint format services clean python
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -31,8 +31,18 @@ help: ## show this list
 demo: $(RUNTIME) ## see it work
 	@$(BIN)/oncely demo
 
-test: lint ## lint, then every test
-	$(BIN)/pytest -n 4 --dist worksteal $(ARGS)
+# Handlers, servers and processes wait for each other: four tests keep two cores busy.
+PYTEST := $(BIN)/pytest -n 4 --dist worksteal
+
+check: lint ## lint, types, and the shortest tests of each kind: after every change
+	$(PYTEST) -m quick $(ARGS)
+
+test: services lint ## everything: before a change lands
+	$(PYTEST) $(ARGS)
+
+N ?= 9
+flaky: services ## every test N=9 times, under one hardship after another
+	$(BIN)/python -m tests.flaky $(N) $(ARGS)
 
 # What takes too long for every run: kills and stops in larger numbers, and all planted bugs.
 TIMES ?= 5
@@ -49,6 +59,9 @@ torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
 bench: $(DEV) ## the peers beside us, into bench/RESULTS.md (ARGS=--quick to try it out)
 	$(BIN)/python -m bench.peers $(ARGS)
 
+services: $(DEV) ## Redis, MariaDB, PgBouncer, Chromium: installed where that is allowed
+	@$(BIN)/python -m tests.services
+
 lint: $(DEV) ## ruff, import-linter, mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -60,7 +73,7 @@ format: $(DEV) ## rewrite the code in the one style
 	$(BIN)/ruff format .
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) .bench build dist .hypothesis
+	rm -rf $(VENV) .bench .flaky build dist .hypothesis
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,12 +1,15 @@
+import shlex
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import hypothesis
 import pytest
 
 from oncely import Oncely
+from tests import services
 from tests.cluster import Cluster
 from tests.crash.load import TORTURE
 from tests.scratch import use_memory
@@ -23,8 +26,43 @@ for _ignored in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(_ignored, signal.SIG_DFL)
 
 
+# What an example takes depends on what else the machine does.
+hypothesis.settings.register_profile(
+    "oncely",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("oncely")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = seed()
+
+
 def pytest_report_header() -> str:
     return f"random choices: {VARIABLE}={seed()}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails says how to run it alone, with the same random choices."""
+    report = yield
+    if report.failed:
+        torture = f"ONCELY_TORTURE={TORTURE} " if TORTURE > 1 else ""
+        command = f"{torture}{VARIABLE}={seed()} .venv/bin/pytest {shlex.quote(item.nodeid)}"
+        report.sections.append(("to run it alone", command))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left_out = services.left_out()
+    if left_out is not None:
+        terminalreporter.write_line(left_out, yellow=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
