@@ -7,7 +7,7 @@ from typing import Any
 from oncely import NewJob, Oncely, Receipt, StoreUnavailable
 from tests.crash.checker import Census
 from tests.crash.fleet import thread
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 THREADS = 8
 
@@ -68,19 +68,17 @@ class Publishers:
     def progress(self, count: int) -> None:
         """Wait until so many more were acknowledged."""
         target = len(self.acknowledged) + count
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(self.acknowledged) < target:
+
+        def reached() -> bool:
             failed = [future.exception() for future in self._running if future.done()]
             assert not failed, f"a publisher ended: {failed}"
-            assert time.monotonic() < deadline, f"no progress in {PATIENCE_SECONDS:.0f} s"
-            time.sleep(0.005)
+            return len(self.acknowledged) >= target
+
+        wait_until(reached, f"{count} more are acknowledged")
 
     def wait_until_refused(self) -> None:
         before = self.refused
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self.refused == before:
-            assert time.monotonic() < deadline, "nobody was refused while the server was down"
-            time.sleep(0.005)
+        wait_until(lambda: self.refused > before, "somebody is refused while the server is down")
 
     def finish(self) -> None:
         self._end.set()

@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -19,6 +20,10 @@ from tests.waiting import wait_until
 _OPEN = """
 select pid, xact_start from pg_stat_activity
 where datname = current_database() and xact_start is not null and pid <> pg_backend_pid()
+"""
+_SESSIONS = """
+select pid from pg_stat_activity
+where datname = current_database() and starts_with(application_name, 'oncely')
 """
 _LOOKS = 20
 
@@ -42,14 +47,15 @@ def stop(process: ForkServerProcess, url: str) -> None:
     wait_until(stopped_between_writes, "it is stopped between two writes")
 
 
-def stop_at_work(process: ForkServerProcess, app: Oncely) -> None:
-    """While jobs are leased to it."""
+def stop_at_work(process: ForkServerProcess, app: Oncely, top_up: Callable[[], None]) -> None:
+    """While jobs are leased to it; `top_up` sees to it that there are some to be had."""
 
     def stopped_at_work() -> bool:
         stop(process, app.url)
         if holds_leases(process, app):
             return True
         send(process, signal.SIGCONT)
+        top_up()
         return False
 
     wait_until(stopped_at_work, "it is stopped with jobs in hand")
@@ -60,11 +66,23 @@ def holds_leases(process: ForkServerProcess, app: Oncely) -> bool:
     return bool(sql(app, held, one=f"%:{process.pid}:%"))
 
 
+def end_sessions(app: Oncely) -> None:
+    """What killed processes have sent may still be on its way to the server: it is not carried out
+    after this. The app connects again."""
+    if engine_of(app) == "sqlite":
+        return
+    with psycopg.connect(app.url, autocommit=True) as server:
+        server.execute(f"select pg_terminate_backend(pid) from ({_SESSIONS}) s")
+        wait_until(lambda: not server.execute(_SESSIONS).fetchall(), "the sessions are ended")
+
+
 def let_leases_run_out(app: Oncely) -> None:
-    """As if their time were over by now, and somebody had seen that."""
+    """As if their time were over by now, and somebody had seen that. A worker that lives on must
+    not renew them meanwhile."""
     past = "0" if engine_of(app) == "sqlite" else "clock_timestamp()"
     sql(app, f"update oncely.lease set expires_at = {past}")
-    app._engine.run(lambda _: reclaim(100), "transaction")
+    while app._engine.run(lambda _: reclaim(100), "transaction"):
+        pass
 
 
 def _is_stopped(pid: int) -> bool:
