@@ -16,8 +16,9 @@ def effect(folder: Path, key: str) -> str:
     return f"result of {key}"
 
 
-def hold(url: str, folder: Path, lease_seconds: float) -> None:
-    """One call of each verb at once, under a key that is its name."""
+def hold(url: str, folder: Path, lease_seconds: float, renew_seconds: float) -> None:
+    """One call of each verb at once, under a key that is its name; each entry is renewed so often,
+    and not after a third of the lease."""
 
     def slow(key: str) -> str:
         value = effect(folder, key)
@@ -27,6 +28,8 @@ def hold(url: str, folder: Path, lease_seconds: float) -> None:
         return value
 
     with Ledger(url, lease_seconds=lease_seconds) as ledger, ThreadPoolExecutor() as threads:
+        holder: Any = ledger._holder
+        holder._every_seconds = renew_seconds
         calls: list[Any] = [
             threads.submit(getattr(ledger, verb), verb, slow, verb) for verb in VERBS
         ]

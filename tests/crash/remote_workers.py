@@ -34,6 +34,8 @@ def work(url: str, folder: Path, lease_seconds: float) -> None:
                 except Exception as error:
                     note("refused", type(error).__name__)
                     raise
+                finally:
+                    (folder / "over").touch()
             return told
 
         app.worker(lease_seconds=lease_seconds, poll_seconds=0.2, grace_seconds=0.2).run()

@@ -1,10 +1,10 @@
 """Publishers that are killed again and again, and start over with the same keys."""
 
-import random
 import signal
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from oncely import Oncely
@@ -20,9 +20,11 @@ from tests.crash.publishers import (
     publish,
     publish_batches,
 )
+from tests.seed import dice
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
-N = times(300)
-LIMIT_SECONDS = times(120)
+N = times(300, usually=120)
+ROUNDS = times(12, usually=4)
 
 
 class Publisher:
@@ -37,38 +39,35 @@ class Publisher:
         self._start()
 
     def _start(self) -> None:
-        seed = f"{self.log.name}-{self.kills}"
-        self._process = start(publish, self._url, str(self.log), self.batches, seed)
+        name = f"{self.log.name}-{self.kills}"
+        self._process = start(publish, self._url, str(self.log), self.batches, name)
 
     @property
     def fewest_kills(self) -> int:
         """However quick it is: it is let do so much in one life, and no more."""
         return (len(self.batches) - 1) // (2 * MOST_AT_ONCE - 1)
 
-    def tend(self) -> bool:
-        """Whether it is done. A process that ended by itself must have done its work."""
-        if self._process.exitcode is None:
-            return False
-        if self._process.exitcode == 0:
-            return True
-        assert self._process.exitcode == -signal.SIGALRM, f"a publisher failed, see: {self.log}"
-        self.kills += 1
-        self._start()
-        return False
+    def live(self) -> None:
+        """Until it is done. A process that ended by itself must have done its work."""
+        while self._ended() != 0:
+            assert self._process.exitcode == -signal.SIGALRM, f"a publisher failed, see: {self.log}"
+            self.kills += 1
+            self._start()
+
+    def _ended(self) -> int:
+        self._process.join(PATIENCE_SECONDS)
+        assert self._process.exitcode is not None, f"neither done nor killed, see: {self.log}"
+        return self._process.exitcode
 
     def end(self) -> None:
         self._process.kill()
-        self._process.join(10)
+        self._process.join()
 
 
 def kill_until_done(publishers: Sequence[Publisher]) -> int:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    busy = list(publishers)
     try:
-        while busy:
-            assert time.monotonic() < deadline, f"not done after {LIMIT_SECONDS:.0f} s"
-            busy = [publisher for publisher in busy if not publisher.tend()]
-            time.sleep(0.005)
+        with ThreadPoolExecutor(len(publishers)) as threads:
+            list(threads.map(Publisher.live, publishers))
     finally:
         for publisher in publishers:
             publisher.end()
@@ -122,24 +121,21 @@ def batches_in(url: str) -> Counter[str]:
 
 def test_batches_cut_off_by_sigkill(app: Oncely, tmp_path: Path) -> None:
     """All of a batch is there, or nothing of it; and all of it if it was acknowledged."""
-    dice = random.Random(5)
+    chance = dice("killed in batches")
     log = tmp_path / "log"
     log.touch()
     kills = 0
-    for number in range(12):
+    for number in range(ROUNDS):
         before = log.stat().st_size
         writers = [
             start(publish_batches, app.url, str(log), f"{number}-{writer}") for writer in range(3)
         ]
-        deadline = time.monotonic() + 30
-        while log.stat().st_size == before:
-            assert time.monotonic() < deadline, "no batch was acknowledged in 30 s"
-            time.sleep(0.001)
+        wait_until(lambda before=before: log.stat().st_size > before, "a batch is acknowledged")  # type: ignore[misc]
         for writer in writers:
-            time.sleep(dice.random() * 0.03)
+            time.sleep(chance.random() * 0.03)
             writer.kill()
         for writer in writers:
-            writer.join(10)
+            writer.join()
             assert writer.exitcode == -9
             kills += 1
         app.get("00000000-0000-7000-8000-000000000000")
