@@ -14,7 +14,7 @@ from typing import Any
 from oncely import NewJob, Oncely, Receipt, StoreUnavailable
 from tests.crash.checker import check
 
-PADDING = "." * 20_000
+PADDING = "." * 40_000
 LIMIT = 10_000
 
 

@@ -12,6 +12,7 @@ import pytest
 from oncely import Oncely, Receipt
 from tests.crash.checker import Census, check
 from tests.crash.fleet import Fleet
+from tests.crash.load import times
 from tests.crash.publishers import (
     Call,
     calls,
@@ -24,6 +25,7 @@ from tests.crash.publishers import (
 from tests.seed import dice
 from tests.waiting import PATIENCE_SECONDS
 
+EACH = times(60, usually=25)
 KEYED = ("idempotency", "unique", "both")
 Sent = Iterable[tuple[Call, Receipt]]
 
@@ -188,9 +190,9 @@ def test_unique_keys_change_hands(app: Oncely, fleet: Fleet) -> None:
     chance = dice("hot keys")
     theirs = []
     for number in range(fleet.size):
-        only = [Call(unique_key=f"hot-{chance.randrange(3)}") for _ in range(60)]
-        both = [Call(f"call-{number}-{n}", f"hot-{chance.randrange(3)}") for n in range(60)]
-        theirs.append(chance.sample(only + both, 120))
+        only = [Call(unique_key=f"hot-{chance.randrange(3)}") for _ in range(EACH)]
+        both = [Call(f"call-{number}-{n}", f"hot-{chance.randrange(3)}") for n in range(EACH)]
+        theirs.append(chance.sample(only + both, 2 * EACH))
     answers = fleet.run(
         send_while_claimed, [(app.url, sent, f"claims {n}") for n, sent in enumerate(theirs)]
     )
