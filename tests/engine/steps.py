@@ -23,6 +23,7 @@ from oncely.store.deliver import Settlement
 from oncely.store.plan import Row
 from oncely.store.sql import EngineName
 from oncely.store.url import sqlite_path
+from tests.waiting import wait_until
 
 TABLES: Final = (
     "job",
@@ -115,6 +116,26 @@ def claim(
 def claim_one(app: Oncely, queue: str = "default") -> Claimed:
     [claimed] = claim(app, queue)
     return claimed
+
+
+def run_out(app: Oncely) -> None:
+    """All leases have run out and are taken back, by us or by a worker: each of them looks for such
+    leases as well, and may be at it."""
+    past = "0" if engine_of(app) == "sqlite" else "clock_timestamp()"
+    with closing(Backdoor(app)) as door:
+        door.sql(f"update oncely.lease set expires_at = {past}")
+
+        def none_is_left() -> bool:
+            app._engine.run(lambda _: deliver.reclaim(10), "transaction")
+            return not door.sql(f"select 1 from oncely.lease where expires_at <= {past}")
+
+        wait_until(none_is_left, "the leases are taken back")
+
+
+def steal(app: Oncely, queue: str = "default") -> Claimed:
+    """The lease runs out, and somebody else claims the job."""
+    run_out(app)
+    return claim_one(app, queue)
 
 
 def settle(app: Oncely, fence: Fence, settlements: Sequence[Settlement]) -> set[str]:

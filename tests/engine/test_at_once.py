@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from oncely import Context, NewJob, Oncely
 from oncely.store import deliver
 from oncely.store.claim import Claimed
+from oncely.store.engine import Access
 from oncely.store.lanes import AtOnce, Claim, Outlook, at_once, claim_shared, survey
 from oncely.store.limits import limits_hold
 from oncely.store.plan import Statement
@@ -219,14 +221,26 @@ def test_a_limit_that_was_only_looked_at_is_not_a_limit_that_is_held(store: Once
     assert len(sent(store, held, prepared(known(store, "g:a"), 4).statements[-1])) == 4
 
 
-def test_who_drains_comes_back_to_a_limit_that_somebody_else_holds(store: Oncely) -> None:
+def test_who_drains_comes_back_to_a_limit_that_somebody_else_holds(
+    store: Oncely, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, looks = store._engine.run, 0
+
+    def until_it_comes_back(make: Any, access: Access) -> Any:
+        nonlocal looks
+        looks += access == "read"
+        if looks == 2:
+            other.rollback()
+        return run(make, access)
+
     store.set_queue("default", concurrency=5)
     put(store, 10)
     store.job("k")(lambda ctx, n: None)
     with psycopg.connect(store.url) as other:
         other.execute("select * from oncely.flow_limit for update")
-        threading.Timer(0.3, other.rollback).start()
+        monkeypatch.setattr(store._engine, "run", until_it_comes_back)
         assert store.drain() == 10
+    assert looks >= 2
 
 
 @pytest.mark.parametrize("limited", [True, False])

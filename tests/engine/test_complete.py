@@ -10,8 +10,6 @@ import psycopg
 import pytest
 
 from oncely import Context, InvalidInput, Job, LeaseLost, Oncely, Retry, SchemaError
-from oncely.store.claim import Claimed
-from oncely.store.deliver import reclaim
 from tests.engine import steps
 from tests.engine.steps import found, sql
 from tests.engine.tx_party import Kit
@@ -97,13 +95,6 @@ def stage(scene: Scene) -> Stage:
     return Stage(scene)
 
 
-def steal(app: Oncely, queue: str) -> Claimed:
-    past = "0" if app.url.startswith("sqlite") else "clock_timestamp()"
-    sql(app, f"update oncely.lease set expires_at = {past}")
-    app._engine.run(lambda _: reclaim(10), "transaction")
-    return steps.claim_one(app, queue)
-
-
 @everywhere
 def test_commit_keeps_the_write_and_completes_the_job(stage: Stage) -> None:
     def body(ctx: Context, kit: Kit) -> Any:
@@ -163,7 +154,7 @@ def test_who_lost_the_lease_is_refused(scene: Scene, stage: Stage) -> None:
 
     def body(ctx: Context, kit: Kit) -> Any:
         yield kit.rollback()  # on SQLite nobody else could write
-        others.append(steal(scene.app, stage.kind))
+        others.append(steps.steal(scene.app, stage.kind))
         yield kit.begin()
         yield kit.execute(f"insert into orders values ('{stage.order}')")
         yield ctx.complete(tx=kit.tx)

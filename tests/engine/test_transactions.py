@@ -20,8 +20,6 @@ from oncely import (
     Retry,
     StoreUnavailable,
 )
-from oncely.store.claim import Claimed
-from oncely.store.deliver import reclaim
 from tests.cluster import Cluster
 from tests.crash.proxy import Fault, Proxy
 from tests.engine import steps
@@ -100,14 +98,6 @@ def write(tx: Any, name: str = "row") -> Any:
     return tx.execute(f"insert into written values ('{name}')")
 
 
-def steal(app: Oncely, queue: str = "default") -> Claimed:
-    """The lease runs out, and somebody else claims the job."""
-    past = "0" if engine_of(app) == "sqlite" else "clock_timestamp()"
-    sql(app, f"update oncely.lease set expires_at = {past}")
-    app._engine.run(lambda _: reclaim(10), "transaction")
-    return steps.claim_one(app, queue)
-
-
 def test_the_write_and_the_end_of_the_job_are_there_together(stage: Stage) -> None:
     stage.handler(lambda ctx, tx: write(tx))
     job = stage.run()
@@ -164,7 +154,7 @@ def test_who_lost_the_lease_writes_nothing(app: Oncely, stage: Stage) -> None:
     others = []
 
     def steal_once(_: Context) -> None:
-        others.append(steal(app))
+        others.append(steps.steal(app))
 
     stage.handler(lambda ctx, tx: write(tx), before=steal_once)
     job = stage.run()
@@ -181,7 +171,7 @@ def test_a_lease_stolen_in_the_middle(postgres_url: str, form: str) -> None:
 
         def body(ctx: Context, tx: Any) -> Any:
             done = write(tx)
-            steal(app)
+            steps.steal(app)
             return done
 
         stage.handler(body)
@@ -193,12 +183,7 @@ def test_a_lease_stolen_in_the_middle(postgres_url: str, form: str) -> None:
 def test_a_lease_that_ran_out_and_nobody_else_has_taken(app: Oncely, stage: Stage) -> None:
     """The short way of the end is refused, and the long one finds that it is still in time."""
 
-    def run_out(_: Context) -> None:
-        past = "0" if engine_of(app) == "sqlite" else "clock_timestamp()"
-        sql(app, f"update oncely.lease set expires_at = {past}")
-        assert len(app._engine.run(lambda _: reclaim(10), "transaction")) == 1
-
-    stage.handler(lambda ctx, tx: write(tx), before=run_out)
+    stage.handler(lambda ctx, tx: write(tx), before=lambda _: steps.run_out(app))
     job = stage.run()
     assert (job.state, stage.written, stage.errors) == ("completed", ["row"], [])
 

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ from oncely import (
 from oncely.store import claim as claims
 from oncely.store import deliver
 from oncely.store.lanes import Outlook, survey
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 AT_ONCE = Retry(max_attempts=3, base=0)
 
@@ -251,27 +253,31 @@ def test_the_timeout_of_the_job_goes_before_that_of_the_kind(app: Oncely) -> Non
 
 
 def test_a_thread_that_outlives_its_timeout_keeps_its_place(app: Oncely) -> None:
+    """One place only, and the thread still has it: the second job waits until it is given up."""
     release = threading.Event()
-    calls = []
 
     @app.job("slow", retry=Retry(max_attempts=1), timeout=0.05)
     def slow(ctx: Context) -> None:
-        calls.append(ctx.job_id)
-        release.wait(30)
+        release.wait(PATIENCE_SECONDS)
 
     @app.job("free")
-    async def free(ctx: Context) -> None:
-        release.set()
+    async def free(ctx: Context) -> None: ...
 
     first = app.enqueue("slow", queue="a")
-    app.enqueue("free", queue="a")
-    # One place only, and the thread still has it: the second job waits until it is given up.
-    timer = threading.Timer(0.5, release.set)
-    timer.start()
-    asyncio.run(app.worker(concurrency=1).drain())
-    timer.join()
-    assert get(app, first.job_id).state == "failed"
-    assert app.jobs(state="completed")[0].kind == "free"
+    second = app.enqueue("free", queue="a")
+
+    def seen_when_timed_out() -> str:
+        try:
+            wait_until(lambda: get(app, first.job_id).state == "failed", "it is timed out")
+            return get(app, second.job_id).state
+        finally:
+            release.set()
+
+    with ThreadPoolExecutor(1) as threads:
+        seen = threads.submit(seen_when_timed_out)
+        asyncio.run(app.worker(concurrency=1).drain())
+    assert seen.result() == "pending"
+    assert get(app, second.job_id).state == "completed"
 
 
 def test_a_job_without_a_handler_waits_for_a_worker_that_has_one(app: Oncely) -> None:
@@ -555,21 +561,22 @@ def test_the_lines_of_a_def_handler_are_kept_with_its_error(app: Oncely) -> None
 
 
 def test_one_job_of_a_lease_is_cancelled_and_the_others_go_on(app: Oncely) -> None:
-    worker = app.worker(lease_seconds=0.3, poll_seconds=60)
+    worker = app.worker(poll_seconds=60)
     gone = asyncio.Event()
 
     @app.job("gone")
     async def cancelled(ctx: Context) -> None:
         await asyncio.to_thread(app.cancel, ctx.job_id)
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
+                tasks.create_task(worker._renew_now())
                 await asyncio.Event().wait()
         finally:
             gone.set()
 
     @app.job("stays")
     async def stays(ctx: Context) -> str:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await gone.wait()
         worker.stop()
         return "done"
@@ -584,13 +591,14 @@ def test_a_running_handler_is_cancelled_once_its_worker_notices_that_the_job_is_
 ) -> None:
     """By a cancel from outside here, but it is the same for a lease that others took back."""
     seen: list[str] = []
-    worker = app.worker(lease_seconds=0.3, poll_seconds=60)
+    worker = app.worker(poll_seconds=60)
 
     @app.job("k")
     async def handle(ctx: Context) -> None:
         await asyncio.to_thread(app.cancel, ctx.job_id)
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
+                tasks.create_task(worker._renew_now())
                 await asyncio.Event().wait()
         except asyncio.CancelledError:
             seen.append("cancelled")
@@ -669,7 +677,7 @@ async def _run_until(app: Oncely, reached: Callable[[], bool]) -> None:
     worker = app.worker()
 
     async def watch() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             over = False
             while not over:
                 await asyncio.sleep(0.02)
