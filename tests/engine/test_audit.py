@@ -26,6 +26,7 @@ from oncely.store.trail import Trail
 from oncely.store.upkeep import ids_made_by
 from oncely.surface.acting import trail, user
 from tests.engine.steps import bring, claim_one, end, engine_of, sql
+from tests.waiting import PATIENCE_SECONDS
 
 SECRET = "whsec_" + "c2VjcmV0" * 4
 
@@ -312,7 +313,7 @@ async def test_workers_forget_entries_of_last_year(
     await asyncio.to_thread(_age, app, old)
     app.pause("new")
     worker = asyncio.create_task(app.worker(queues=["none"]).arun())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(await app.aaudit()) > 1:  # noqa: ASYNC110 - the worker tells nobody
             await asyncio.sleep(0.02)
     worker.cancel()

@@ -9,6 +9,7 @@ import pytest
 from oncely import Context, Defer, Oncely
 from oncely.store import deliver
 from tests.engine.steps import claim_one, end, found, let_days_pass
+from tests.waiting import PATIENCE_SECONDS
 
 A_DAY = 86_400.0
 
@@ -84,6 +85,7 @@ def test_a_worker_with_a_fast_clock_prunes_nothing_early(
     fresh = app.enqueue("k")
     app.drain()
     set_clock(monkeypatch, 400)
+    monkeypatch.setattr("oncely.worker.upkeep._FORGET_FIRST_SECONDS", 0.1)
     asyncio.run(_run_until(app, lambda: app.get(old.job_id) is None))
     assert found(app, fresh.job_id).state == "completed"
 
@@ -92,7 +94,7 @@ async def _run_until(app: Oncely, reached: Callable[[], bool]) -> None:
     worker = app.worker()
 
     async def watch() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             over = False
             while not over:
                 await asyncio.sleep(0.02)

@@ -19,6 +19,7 @@ from oncely.store.url import sqlite_path
 from tests.engine.racers import enqueue_each, race
 from tests.engine.steps import claim_one, end, engine_of, let_days_pass, prune, retry, settle, sql
 from tests.engine.test_story import crash
+from tests.waiting import PATIENCE_SECONDS
 
 Counts = dict[tuple[str, ...], int]
 
@@ -324,7 +325,7 @@ def test_workers_fold(app: Oncely) -> None:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
-    asyncio.run(asyncio.wait_for(until_folded(), 60))
+    asyncio.run(asyncio.wait_for(until_folded(), PATIENCE_SECONDS))
     assert totals(app)["enqueued", "k"] == 1
 
 

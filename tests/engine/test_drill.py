@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from oncely import (
@@ -26,20 +26,39 @@ from oncely import (
     NotOverHttp,
     Oncely,
 )
+from oncely.worker.worker import Worker
 from tests.engine.steps import let_days_pass, prune, sql
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
+
+LATE_SECONDS = 0.05
+"""So late a drill may begin: a lease would be too long to wait for."""
 
 
 @contextmanager
-def drilling(app: Oncely, **options: Any) -> Iterator[None]:
-    worker = app.worker(drill=1.0, lease_seconds=0.5, poll_seconds=0.05, **options)
+def drilling(app: Oncely) -> Iterator[Worker]:
+    worker = app.worker(drill=1.0, poll_seconds=0.05)
+    drill = worker._drill
+    assert drill is not None
+    drill._kit = msgspec.structs.replace(drill._kit, late_seconds=LATE_SECONDS)
     thread = threading.Thread(target=lambda: asyncio.run(worker.arun()))
     thread.start()
     try:
-        yield
+        yield worker
     finally:
         worker.stop()
         thread.join()
+
+
+def is_at_rest(worker: Worker) -> bool:
+    """Whether every job that was chosen for a drill has had it, or will have none."""
+
+    async def look() -> bool:
+        drill = worker._drill
+        assert drill is not None
+        return not (drill._chosen or drill._waiting or drill._running)
+
+    assert worker._loop is not None
+    return asyncio.run_coroutine_threadsafe(look(), worker._loop).result(PATIENCE_SECONDS)
 
 
 def drilled(app: Oncely) -> int:
@@ -184,14 +203,15 @@ def test_the_switch_ends_drills_on_all_workers(app: Oncely) -> None:
                 ended.set()
 
     first = app.enqueue("waits")
-    with drilling(app):
-        assert begun.wait(60)
+    with drilling(app) as worker:
+        assert begun.wait(PATIENCE_SECONDS)
         app.stop_drills(by="ann")
-        assert ended.wait(60)
+        assert ended.wait(PATIENCE_SECONDS)
+        wait_until(lambda: is_at_rest(worker), "the drill is ended")
         begun.clear()
         second = app.enqueue("waits")
-        app.result(second.job_id, timeout=60)
-        time.sleep(0.7)  # its drill would begin within a lease
+        app.result(second.job_id, timeout=PATIENCE_SECONDS)
+        wait_until(lambda: is_at_rest(worker), "its drill is refused")
         assert not begun.is_set()
         found = app.drills()
         assert (found.stopped, found.by, found.outcomes) == (True, "ann", {})
@@ -200,13 +220,14 @@ def test_the_switch_ends_drills_on_all_workers(app: Oncely) -> None:
         assert [entry.by for entry in app.audit(about="drills")] == ["ann"]
         app.start_drills()
         app.enqueue("waits")
-        assert begun.wait(60)
+        assert begun.wait(PATIENCE_SECONDS)
     assert ended.is_set()
     assert {get(app, each.job_id).state for each in (first, second)} == {"completed"}
 
 
 DIES = """
 import os, signal, sys
+import msgspec
 from oncely import Context, Oncely
 app = Oncely(sys.argv[1])
 
@@ -217,14 +238,16 @@ def dies(ctx: Context) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     return 7
 
-app.worker(drill=1.0, lease_seconds=0.5, poll_seconds=0.05).run()
+worker = app.worker(drill=1.0, poll_seconds=0.05)
+worker._drill._kit = msgspec.structs.replace(worker._drill._kit, late_seconds=0.05)
+worker.run()
 """
 
 
 def test_a_worker_killed_in_a_drill_leaves_the_job_as_it_was(app: Oncely, tmp_path: Path) -> None:
     receipt = app.enqueue("dies")
     worker = subprocess.Popen([sys.executable, "-c", DIES, app.url], cwd=tmp_path)
-    assert worker.wait(60) == -signal.SIGKILL
+    assert worker.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     job = get(app, receipt.job_id)
     assert (job.state, job.result, len(job.executions)) == ("completed", 7, 1)
     assert (tmp_path / "effects").read_text() == "x"

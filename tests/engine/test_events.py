@@ -197,10 +197,12 @@ def test_a_job_that_is_handed_back_too_late_says_nothing(app: Oncely, heard: lis
     @app.job("k")
     async def handle(ctx: Context) -> None:
         app.cancel(ctx.job_id)
-        await asyncio.Event().wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(worker._renew_now())
+            await asyncio.Event().wait()
 
     job_id = app.enqueue("k").job_id
-    worker = app.worker(lease_seconds=0.3)
+    worker = app.worker()
     asyncio.run(worker.drain())
     assert whats(heard) == ["enqueued", "claimed"]
     assert whats(app.explain(job_id).events) == ["enqueued", "claimed", "cancelled"]

@@ -381,7 +381,7 @@ def test_of_two_that_find_a_dead_call_one_goes_on(place: Place) -> None:
 @where_calls_meet
 def test_what_a_cancelled_call_began_in_a_thread_is_recorded_when_it_ends(place: Place) -> None:
     key = place.key("k")
-    ledger, world = place.ledger(lease_seconds=5), World()
+    ledger, world = place.ledger(), World()
     begun, go_on = threading.Event(), threading.Event()
 
     def slow() -> Any:
@@ -410,15 +410,21 @@ def test_an_async_function_is_awaited_and_its_cancellation_is_doubt(place: Place
     ledger, world = place.ledger(), World()
     key, other = place.key("k"), place.key("other")
 
-    async def forever() -> None:
-        await asyncio.sleep(PATIENCE_SECONDS)
-
     async def run() -> None:
+        begun = asyncio.Event()
+
+        async def forever() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
         assert await ledger.astep(key, world.ado, 1) == {"n": 1}
         assert await ledger.astep(key, world.ado, 1) == {"n": 1}
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await ledger.afence(other, forever)
+        call = asyncio.create_task(ledger.afence(other, forever))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await begun.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
 
     asyncio.run(run())
     with pytest.raises(InDoubt):

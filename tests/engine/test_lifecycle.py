@@ -15,7 +15,7 @@ from oncely.model.draft import Draft
 from oncely.store.engine import Access
 from tests.engine.racers import enqueue_each, race
 from tests.engine.steps import counts, sql
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 UNKNOWN = "01900000-0000-7000-8000-000000000000"
 VERBS: dict[str, Callable[[Oncely], object]] = {
@@ -51,7 +51,7 @@ def in_threads(count: int, work: Callable[[int], object]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
     assert not any(thread.is_alive() for thread in threads), "a call hangs"
     return answers
 
@@ -65,7 +65,7 @@ def first_write_held(app: Oncely, monkeypatch: pytest.MonkeyPatch) -> Iterator[t
 
     def run(make: Callable[[bool], Any], access: Access) -> Any:
         if access != "read" and next(first, False):
-            assert gate.wait(60)
+            assert gate.wait(PATIENCE_SECONDS)
         return engine_run(make, access)
 
     monkeypatch.setattr(app._engine, "run", run)

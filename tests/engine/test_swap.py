@@ -17,6 +17,7 @@ from oncely.worker.ends import Ends
 from tests.engine.steps import TABLES, claim, counts, found, let_days_pass, retry, sql
 from tests.engine.test_counters import totals
 from tests.seed import dice
+from tests.waiting import PATIENCE_SECONDS
 
 Lease = list[Completed]
 
@@ -142,11 +143,11 @@ def test_who_waits_for_a_result_is_told(app: Oncely) -> None:
     with Oncely(app.url) as other:
         got: list[Any] = []
         waiting = threading.Thread(
-            target=lambda: got.append(other.result(receipts[1].job_id, timeout=60))
+            target=lambda: got.append(other.result(receipts[1].job_id, timeout=PATIENCE_SECONDS))
         )
         waiting.start()
         swapped(app, ended(claimed, [7, 8, 9]))
-        waiting.join(60)
+        waiting.join(PATIENCE_SECONDS)
     assert got == [8]
 
 
@@ -217,7 +218,7 @@ def test_a_job_is_cancelled_out_of_a_lease_and_the_others_end(app: Oncely) -> No
 
     @app.job("wait")
     def wait(ctx: Context) -> str:
-        gone.wait(60)
+        assert gone.wait(PATIENCE_SECONDS)
         return "done"
 
     receipts = app.enqueue_many([NewJob("cancel"), *[NewJob("wait")] * 4]).receipts
