@@ -14,7 +14,7 @@ from tests.crash.ends import end
 from tests.crash.fleet import start
 from tests.crash.proxy import Fault, Proxy, When
 from tests.engine.paces import given_pace
-from tests.engine.steps import engine_of, let_days_pass, sql
+from tests.engine.steps import let_days_pass, sessions, sql
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 PLACES = 4
@@ -161,18 +161,6 @@ def test_a_worker_is_killed_with_many_jobs_in_hand(app: Oncely) -> None:
     print(f"held {held}, counted {counting}, crashed {outcomes}")
     assert set(outcomes) == {"crashed"}
     assert len(outcomes) <= counting < held
-
-
-def sessions(app: Oncely) -> set[int]:
-    """Of this store's users, in the server; a store without a server has none."""
-    if engine_of(app) == "sqlite":
-        return set()
-    rows = sql(
-        app,
-        "select pid from pg_stat_activity"
-        " where datname = current_database() and application_name = 'oncely'",
-    )
-    return {pid for (pid,) in rows}
 
 
 def wait_for_ends(app: Oncely, count: int) -> None:

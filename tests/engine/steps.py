@@ -91,6 +91,19 @@ def sql(app: Oncely, text: str, **params: Any) -> list[Row]:
         return door.sql(text, **params)
 
 
+def sessions(app: Oncely) -> set[int]:
+    """Of this store's users, in the server; a store without a server has none.
+    What a process that was killed has sent may be carried out until its sessions are gone."""
+    if engine_of(app) == "sqlite":
+        return set()
+    rows = sql(
+        app,
+        "select pid from pg_stat_activity"
+        " where datname = current_database() and application_name = 'oncely'",
+    )
+    return {pid for (pid,) in rows}
+
+
 def counts(app: Oncely) -> dict[str, int]:
     """How many rows each table has."""
     parts = (f"select '{name}', count(*) from oncely.{name}" for name in TABLES)

@@ -3,11 +3,9 @@
 import asyncio
 import logging
 import sqlite3
-import subprocess
-import sys
 import threading
 from contextlib import closing
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import psycopg
@@ -16,12 +14,24 @@ import pytest
 from oncely import Context, Event, KeyConflict, NewJob, Oncely, Retry
 from oncely.store import counters, deliver
 from oncely.store.url import sqlite_path
+from tests.crash.fleet import start
 from tests.engine.racers import enqueue_each, race
-from tests.engine.steps import claim_one, end, engine_of, let_days_pass, prune, retry, settle, sql
+from tests.engine.steps import (
+    claim_one,
+    end,
+    engine_of,
+    let_days_pass,
+    prune,
+    retry,
+    sessions,
+    settle,
+    sql,
+)
 from tests.engine.test_story import crash
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 Counts = dict[tuple[str, ...], int]
+DONE = "select count(*) from oncely.outcome"
 
 
 def totals(app: Oncely) -> Counts:
@@ -268,35 +278,35 @@ def test_eight_processes_and_a_folder_at_once(app: Oncely) -> None:
         assert all(later.get(key, 0) >= n for key, n in earlier.items())
 
 
-BUSY = """
-import sys
-from oncely import Oncely
-from oncely.store.counters import fold
-app = Oncely(sys.argv[1])
-app.job("k")(lambda ctx: ctx.step("charge", str))
-n = 0
-while True:
-    for _ in range(2):
-        app.enqueue("k", n, idempotency_key=f"k:{sys.argv[2]}:{n}")
-    n += 1
-    if n % 5 == 0:
-        app.drain()
-        app._engine.run(lambda _: fold(3), "transaction")
-"""
+def keep_busy(url: str, turn: int) -> None:
+    app = Oncely(url)
+    app.job("k")(lambda ctx: ctx.step("charge", str))
+    for n in count(1):
+        for _ in range(2):
+            app.enqueue("k", n, idempotency_key=f"k:{turn}:{n}")
+        if n % 5 == 0:
+            app.drain()
+            fold(app, limit=3)
 
 
 def test_what_a_killed_process_has_written_is_counted_and_nothing_else(app: Oncely) -> None:
     """Ended with SIGKILL at any moment: enqueue, claim, effect, settle or fold."""
+    ours = sessions(app)
     for turn in range(4):
-        busy = subprocess.Popen([sys.executable, "-c", BUSY, app.url, str(turn)])
+        [(before,)] = sql(app, DONE)
+        busy = start(keep_busy, app.url, turn)
         try:
-            done = "select count(*) from oncely.outcome"
-            [(before,)] = sql(app, done)
-            while sql(app, done)[0][0] < before + 7 + turn:
-                assert busy.poll() is None
+            wait_until(
+                lambda wanted=before + 7 + turn, busy=busy: (  # type: ignore[misc]
+                    sql(app, DONE)[0][0] >= wanted or not busy.is_alive()
+                ),
+                "it has completed some",
+            )
+            assert busy.is_alive()
         finally:
             busy.kill()
-            busy.wait()
+            busy.join()
+        wait_until(lambda: sessions(app) <= ours, "what it has sent is carried out")
     found = totals(app)
     [row] = sql(
         app,
