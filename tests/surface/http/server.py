@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryFile
@@ -19,6 +20,7 @@ from oncely.surface.http.run import listen
 from oncely.surface.http.server import over
 from oncely.surface.http.service import Service, Settings
 from tests.surface.command import SCRIPT, environment
+from tests.waiting import PATIENCE_SECONDS
 
 
 class Client(httpx2.Client):
@@ -33,23 +35,49 @@ class Client(httpx2.Client):
         return self.post(f"/v1/queues/{queue}/jobs", json={"payload": payload, **fields})
 
 
+@dataclass
+class Running:
+    url: str
+    service: Service
+    loop: "Future[asyncio.AbstractEventLoop]"
+
+    def store_latencies(self) -> None:
+        """What the server measured so far is in the store, and nothing of it is under way."""
+        told = self.service.witness.tell()
+        loop = self.loop.result(PATIENCE_SECONDS)
+        asyncio.run_coroutine_threadsafe(told, loop).result(PATIENCE_SECONDS)
+
+
 @contextmanager
 def in_thread(app: Oncely, settings: Settings | None = None) -> Iterator[str]:
-    """The server over this very app, on a port of its own; its address. Here it is uvicorn that
-    begins and ends what goes on beside the requests, as it would in an app of the user's."""
+    """The server over this very app, on a port of its own; its address."""
+    with running(app, settings) as server:
+        yield server.url
+
+
+@contextmanager
+def running(app: Oncely, settings: Settings | None = None) -> Iterator[Running]:
+    """Here it is uvicorn that begins and ends what goes on beside the requests, as it would in an
+    app of the user's."""
     listening = listen("127.0.0.1", 0)
     service = Service(app, settings or Settings())
     server = uvicorn.Server(
         uvicorn.Config(over(service), lifespan="on", log_config=None, access_log=False)
     )
 
+    loop: Future[asyncio.AbstractEventLoop] = Future()
+
+    async def serve() -> None:
+        loop.set_result(asyncio.get_running_loop())
+        await server.serve(sockets=[listening])
+
     def run() -> None:
-        asyncio.run(server.serve(sockets=[listening]))
+        asyncio.run(serve())
 
     thread = threading.Thread(target=run, name="server")
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service, loop)
     finally:
         server.should_exit = True
         thread.join(30)

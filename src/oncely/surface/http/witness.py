@@ -29,6 +29,7 @@ class Witness:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._times = Times()
+        self._telling = asyncio.Lock()
 
     def claimed(self, jobs: Iterable[Claimed]) -> None:
         for job in jobs:
@@ -48,12 +49,14 @@ class Witness:
             await self.tell()
 
     async def tell(self) -> None:
-        """What was seen since the last time."""
-        if samples := self._times.take():
-            try:
-                await self._service.ask(partial(_add, samples), "transaction")
-            except OncelyError as error:
-                _log.warning("what was measured is lost: %s", error)
+        """What was seen since the last time. When it returns, all that was seen before the call is
+        in the store, also what another call had taken."""
+        async with self._telling:
+            if samples := self._times.take():
+                try:
+                    await self._service.ask(partial(_add, samples), "transaction")
+                except OncelyError as error:
+                    _log.warning("what was measured is lost: %s", error)
 
 
 def _add(samples: list[traffic.Sample], lost: bool) -> Plan[None]:

@@ -8,9 +8,9 @@ import pytest
 from oncely import Oncely
 from tests.cluster import Cluster
 from tests.engine.steps import engine_of, sql
-from tests.surface.http.server import Client, in_thread
+from tests.surface.http.server import Client, Running, running
 
-Served = tuple[str, Client]
+Served = tuple[str, Running, Client]
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -25,23 +25,26 @@ def served(
         url = cluster.create_database(name)
     with Oncely(url) as app:
         app.migrate()
-        with in_thread(app) as address, Client(address) as client:
-            yield url, client
+        with running(app) as server, Client(server.url) as client:
+            yield url, server, client
     if request.param == "postgres":
         cluster.drop_database(name)
 
 
 @pytest.fixture
 def app(served: Served) -> Iterator[Oncely]:
-    """Not the server's own: what a test declares on it is gone with it."""
-    with Oncely(served[0]) as app:
+    """Not the server's own: what a test declares on it is gone with it. What the server measured in
+    the test before comes into the store first, and not in the middle of this one."""
+    url, server, _ = served
+    with Oncely(url) as app:
+        server.store_latencies()
         empty(app)
         yield app
 
 
 @pytest.fixture
 def client(served: Served, app: Oncely) -> Client:
-    return served[1]
+    return served[2]
 
 
 def empty(app: Oncely) -> None:
