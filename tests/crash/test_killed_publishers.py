@@ -102,7 +102,7 @@ def test_publishes_cut_off_in_the_middle(app: Oncely, tmp_path: Path) -> None:
         int(line.split()[1]) for each in publishers[:3] for line in acknowledged(str(each.log))
     )
     context = f"N={N} publishes, {kills} kills, {lost} of them after a commit, before its receipt"
-    assert kills >= sum(publisher.fewest_kills for publisher in publishers) >= N // 30, context
+    assert kills >= sum(publisher.fewest_kills for publisher in publishers) >= N // 10, context
     census = check(app.url)
     assert len(census.jobs) == N, context
     assert_acknowledged(census, publishers, context)
