@@ -23,9 +23,12 @@ import urllib3
 from oncely import Context, Oncely, Retry
 from oncely.model.proof import _is_refusal, proves_not_done
 from tests.engine.steps import found, sql
+from tests.waiting import PATIENCE_SECONDS
 
 Send = Callable[[str], Any]
 TIMEOUT_SECONDS = 0.3
+"""For the answer. An event loop that is kept from running that long would give up a connection
+that is there, so asynchronous clients have more time for that."""
 
 
 def address(url: str) -> tuple[str, int]:
@@ -68,7 +71,8 @@ def with_httpx(url: str) -> None:
 
 
 async def with_httpx_async(url: str) -> None:
-    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
+    limit = httpx.Timeout(PATIENCE_SECONDS, read=TIMEOUT_SECONDS)
+    async with httpx.AsyncClient(timeout=limit) as client:
         await client.post(url, content=b"x")
 
 
@@ -77,24 +81,25 @@ def with_httpx2(url: str) -> None:
 
 
 async def with_httpx2_async(url: str) -> None:
-    async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
+    limit = httpx2.Timeout(PATIENCE_SECONDS, read=TIMEOUT_SECONDS)
+    async with httpx2.AsyncClient(timeout=limit) as client:
         await client.post(url, content=b"x")
 
 
 async def with_aiohttp(url: str) -> None:
-    limit = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+    limit = aiohttp.ClientTimeout(sock_read=TIMEOUT_SECONDS)
     async with aiohttp.ClientSession(timeout=limit) as session, session.post(url, data=b"x"):
         pass
 
 
 async def with_asyncio(url: str) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        reader, writer = await asyncio.open_connection(*address(url))
-        try:
-            writer.write(b"x")
+    reader, writer = await asyncio.open_connection(*address(url))
+    try:
+        writer.write(b"x")
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             assert await reader.readexactly(1)
-        finally:
-            writer.close()
+    finally:
+        writer.close()
 
 
 SYNC = [

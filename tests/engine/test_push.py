@@ -17,6 +17,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from oncely import InvalidInput, Job, NewJob, Oncely, Push, PushRefused, PushTarget, Retry, Worker
+from oncely.flow.push import DEFAULT_SECONDS
 from oncely.flow.push_target import Resolve
 from oncely.worker.push import Pusher
 from tests.engine.push_receiver import (
@@ -29,6 +30,8 @@ from tests.engine.push_receiver import (
     status,
 )
 from tests.engine.steps import let_days_pass, sql
+from tests.moved_clock import MovedLoop, run_on
+from tests.waiting import PATIENCE_SECONDS
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -260,10 +263,16 @@ def test_what_is_known_of_the_last_delivery_is_told(app: Oncely) -> None:
 
 
 def test_a_time_out_is_unknown(app: Oncely) -> None:
-    with receiver(silent, OK) as there:
+    loop = MovedLoop()
+
+    def silent_for_long(peer: Any, request: Request) -> None:
+        loop.move(DEFAULT_SECONDS)
+        silent(peer, request)
+
+    with receiver(silent_for_long, OK) as there:
         to(app, there)
-        job_id = put(app, timeout=2)  # enough to send it, however busy the machine is
-        send_all(app)
+        job_id = put(app)
+        run_on(loop, app.pusher().drain())
         assert job(app, job_id).executions[-1].error["type"] == "Unanswered"
         make_due(app)
         send_all(app)
@@ -273,7 +282,7 @@ def test_a_time_out_is_unknown(app: Oncely) -> None:
 PUSHER = """
 import asyncio, sys
 from oncely import Oncely
-asyncio.run(Oncely(sys.argv[1]).pusher(lease_seconds=1).arun())
+asyncio.run(Oncely(sys.argv[1]).pusher().arun())
 """
 
 
@@ -291,9 +300,9 @@ def test_a_pusher_that_dies_between_send_and_settle_leaves_it_unknown(
         to(app, there)
         job_id = put(app)
         child.append(subprocess.Popen([sys.executable, "-c", PUSHER, app.url], cwd=tmp_path))
-        assert child[0].wait(60) == -signal.SIGKILL
-        pusher = app.pusher(lease_seconds=1)
-        asyncio.run(until(app, pusher, lambda: job(app, job_id).state == "completed"))
+        assert child[0].wait(PATIENCE_SECONDS) == -signal.SIGKILL
+        make_due(app)
+        asyncio.run(until(app, app.pusher(), lambda: job(app, job_id).state == "completed"))
         first, second = there.requests
     assert (first.previous, second.previous) == ("none", "unknown")
     assert first.headers["oncely-execution-id"] != second.headers["oncely-execution-id"]
@@ -355,12 +364,16 @@ def test_the_limits_of_the_queue_hold_for_what_is_pushed(app: Oncely) -> None:
 
 def test_the_concurrency_of_a_target_holds_over_all_servers(app: Oncely) -> None:
     lock, at_once, most = threading.Lock(), 0, 0
+    two = threading.Barrier(2)
 
     def slowly(peer: socket.socket, request: Request) -> None:
         nonlocal at_once, most
         with lock:
             at_once += 1
             most = max(most, at_once)
+            number = len(there.requests)
+        if number <= 2:  # so many are let come together
+            two.wait(PATIENCE_SECONDS)
         time.sleep(0.01)
         with lock:
             at_once -= 1

@@ -60,12 +60,12 @@ def test_an_accepted_job_runs_until_its_receiver_says_how_it_ended(app: Oncely) 
     with receiver(status(202)) as there:
         to(app, there, timeout=600)
         job_id = put(app)
-        assert send_all(app, lease_seconds=1) == 1
+        assert send_all(app, lease_seconds=60) == 1
         assert job(app, job_id).state == "running"
         # The pusher renews its other leases, and then is gone, and long gone: the job is the
         # receiver's all the same.
         [(worker,)] = sql(app, "select worker from oncely.lease")
-        renew = deliver.renew(worker.removesuffix("/ack"), 1)
+        renew = deliver.renew(worker.removesuffix("/ack"), 60)
         app._engine.run(lambda _: renew, "transaction")
         seconds_pass(app, 500)
         assert reclaimed(app) == []

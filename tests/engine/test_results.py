@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -42,19 +41,25 @@ def told_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def waits(app: Oncely, job_id: str, count: int = 1) -> None:
-    """Until so many wait for the job, sure to be told, and have looked."""
+    """Until so many wait for the job, sure to be told, and have looked since that is sure."""
     engine = app._engine
     assert isinstance(engine, SqliteEngine | PostgresEngine)
 
     def waiting() -> bool:
         ears = tuple(engine._listener._ears)
-        sure = bool(ears) and all(ear.covered for ear in ears)
+        sure = bool(ears) and all(ear.covered and ear.told for ear in ears)
         here = app._results
-        return sure and len(here._waiting.get(job_id, ())) == count and not here._looking
+        with here._lock:
+            looked = not (here._looking or here._unseen)
+        return sure and looked and len(here._waiting.get(job_id, ())) == count
 
     wait_until(waiting)
-    time.sleep(0.2)
-    wait_until(waiting)
+
+
+def look_now(app: Oncely, job_id: str) -> None:
+    """Whether the word of it has come or not."""
+    app._results._look_at([job_id])
+    waits(app, job_id)
 
 
 def test_the_result_of_a_job_that_has_ended(app: Oncely) -> None:
@@ -205,7 +210,9 @@ def test_a_job_that_is_pruned_while_it_is_waited_for(app: Oncely) -> None:
             here._looking = True
         assert end(app, claim_one(app), "completed")
         assert prune(app) == 1
-        here._looking = False
+        with here._lock:
+            here._looking = False
+        here._look_at([receipt.job_id])  # the word of the end may have come meanwhile
         with pytest.raises(JobNotFound):
             waiting.result(PATIENCE_SECONDS)
 
@@ -216,9 +223,9 @@ def test_a_retry_and_a_doubt_are_no_end(app: Oncely) -> None:
         waiting = threads.submit(app.result, receipt.job_id, PATIENCE_SECONDS)
         waits(app, receipt.job_id)
         assert retry(app, claim_one(app))
-        waits(app, receipt.job_id)
+        look_now(app, receipt.job_id)
         assert end(app, claim_one(app), "in_doubt")
-        waits(app, receipt.job_id)
+        look_now(app, receipt.job_id)
         assert not waiting.done()
         app.close()
         with pytest.raises(StoreUnavailable, match="was closed"):

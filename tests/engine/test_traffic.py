@@ -60,7 +60,8 @@ def test_the_steps_add_up_to_the_counters(app: Oncely) -> None:
     assert sum(app.traffic().values("deduplicated", kind="b", label="enqueue")) == 1
     assert sum(app.traffic().values("executions")) == 3
     assert sum(app.traffic().values("executions", kind="nobody")) == 0
-    assert asyncio.run(app.atraffic("day")) == app.traffic("day")
+    before, found, after = app.traffic("day"), asyncio.run(app.atraffic("day")), app.traffic("day")
+    assert found in (before, after)  # a step may begin between two of them, and not three
 
 
 def test_what_was_counted_earlier_stands_where_it_belongs(app: Oncely) -> None:

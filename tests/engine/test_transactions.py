@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,12 +21,15 @@ from oncely import (
     Retry,
     StoreUnavailable,
 )
+from oncely.store.engine import Access
 from tests.cluster import Cluster
 from tests.crash.proxy import Fault, Proxy
 from tests.engine import steps
 from tests.engine.steps import engine_of, found, sql
 from tests.engine.test_fork import fork, went_well
+from tests.moved_clock import MovedLoop, run_on
 from tests.spares import Spares
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 AT_ONCE = Retry(base=0, max_attempts=3)
 Body = Callable[[Context, Any], Any]
@@ -449,21 +453,37 @@ def test_the_handler_cannot_end_the_transaction(app: Oncely, how: str) -> None:
     assert sql(app, "select name from written") == []
 
 
-def test_a_long_transaction_on_sqlite_does_not_lose_the_lease(sqlite_url: str, form: str) -> None:
+def test_a_long_transaction_on_sqlite_does_not_lose_the_lease(
+    sqlite_url: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It keeps all other writers out, the renewal of its own lease among them: that waits."""
+    loop, renewing = MovedLoop(), threading.Event()
     with Oncely(sqlite_url) as app:
         stage = Stage(app, form)
+        run = app._engine.run
+
+        def watch(make: Callable[[bool], Any], access: Access) -> Any:
+            plan = make(False)
+            if plan.__name__ == "renew":
+                renewing.set()
+            return run(lambda _: plan, access)
+
+        def hold() -> None:
+            loop.move(20)
+            assert renewing.wait(PATIENCE_SECONDS)
+            time.sleep(1)  # it waits for as long as this
 
         def body(ctx: Context, tx: Any) -> Any:
             if form == "async":
-                return in_turn(lambda: write(tx), lambda: asyncio.sleep(3))
+                return in_turn(lambda: write(tx), lambda: asyncio.to_thread(hold))
             write(tx)
-            time.sleep(3)
+            hold()
             return None
 
         stage.handler(body)
         receipt = app.enqueue("k")
-        asyncio.run(app.worker(lease_seconds=6).drain())
+        monkeypatch.setattr(app._engine, "run", watch)
+        run_on(loop, app.worker(lease_seconds=60).drain())
         assert found(app, receipt.job_id).state == "completed"
         assert (stage.runs, stage.written) == (1, ["row"])
 
@@ -537,12 +557,8 @@ def test_a_commit_that_arrives_late_counts(postgres_url: str, proxy: Proxy, far:
     def wait_until_somebody_waits() -> None:
         """For the lease, which the late transaction has locked."""
         with psycopg.connect(postgres_url, autocommit=True) as watcher:
-            deadline = time.monotonic() + 20
-            while not watcher.execute(
-                "select from pg_stat_activity where wait_event_type = 'Lock'"
-            ).fetchall():
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            waiting = "select from pg_stat_activity where wait_event_type = 'Lock'"
+            wait_until(lambda: watcher.execute(waiting).fetchall(), "somebody waits")
 
     def body(ctx: Context, tx: Any) -> Any:
         proxy.arm(Fault("COMMIT", "late", hook=wait_until_somebody_waits))

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable
 from importlib.metadata import version
 
@@ -14,14 +13,12 @@ from oncely.store import workers
 from tests.crash.fleet import CONTEXT
 from tests.crash.workers import run_worker
 from tests.engine.steps import engine_of, sql
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 def until(app: Oncely, right: Callable[[list[Worker]], bool]) -> list[Worker]:
-    deadline = time.monotonic() + 30
-    while not right(found := app.workers()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
-    return found
+    wait_until(lambda: right(app.workers()), "the workers are as they should be")
+    return app.workers()
 
 
 def silent_for(app: Oncely, seconds: int) -> None:
@@ -50,13 +47,15 @@ def test_a_worker_is_there_until_it_stops_or_dies(app: Oncely, url: str) -> None
         killed, stopped = processes
         assert killed.pid is not None
         assert stopped.pid is not None
-        os.kill(killed.pid, signal.SIGKILL)
-        os.kill(stopped.pid, signal.SIGTERM)
-        for process in processes:
-            process.join(30)
         # Whoever stops takes its leave; of whoever is killed nobody knows for a while.
-        [left] = app.workers()
-        assert (left.pid, left.alive) == (killed.pid, True)
+        os.kill(stopped.pid, signal.SIGTERM)
+        stopped.join(PATIENCE_SECONDS)
+        [left] = until(app, lambda found: len(found) == 1)
+        assert left.pid == killed.pid
+        until(app, lambda found: found[0].alive)
+        os.kill(killed.pid, signal.SIGKILL)
+        killed.join(PATIENCE_SECONDS)
+        assert app.workers()[0].alive
         silent_for(app, 31)
         [left] = app.workers()
         assert (left.pid, left.alive) == (killed.pid, False)
