@@ -23,6 +23,7 @@ import urllib3
 from oncely import Context, Oncely, Retry
 from oncely.model.proof import _is_refusal, proves_not_done
 from tests.engine.steps import found, sql
+from tests.ports import closed
 from tests.waiting import PATIENCE_SECONDS
 
 Send = Callable[[str], Any]
@@ -127,11 +128,10 @@ def error_of(send: Send, url: str) -> BaseException:
 
 
 @pytest.fixture
-def closed_port() -> int:
-    """One that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+def closed_port() -> Iterator[int]:
+    """Taken, so that nobody else can open it, and not listened to."""
+    with closed() as port:
+        yield port
 
 
 @pytest.fixture(params=["silent", "resets"])

@@ -27,6 +27,7 @@ from tests.engine.push_receiver import (
     silent,
     status,
 )
+from tests.ports import closed
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 T = TypeVar("T")
@@ -226,10 +227,8 @@ def test_never_more_than_a_bound_is_kept_also_of_a_flood_that_nobody_asked_for(
 
 
 def test_nothing_is_sent_where_nobody_listens() -> None:
-    with receiver() as there:
-        pass
-    with pytest.raises(NotSent, match="no connection to 127"):
-        post(there.url)
+    with closed() as port, pytest.raises(NotSent, match="no connection to 127"):
+        post(f"http://127.0.0.1:{port}/")
 
 
 def test_every_address_is_tried() -> None:
