@@ -4,6 +4,7 @@ their lease and continued; then some that are left in peace, until every job has
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -76,7 +77,8 @@ class Crew:
         self._place = place
         self._book = book
         self._workers = workers
-        self._until = time.monotonic() + seconds
+        self._seconds = seconds
+        self._until = -math.inf
         self._published: set[int] = set()
         self.ordeal = Ordeal(Record())
 
@@ -103,6 +105,7 @@ class Crew:
 
     async def _suffer(self, look: Callable[[Ordeal], None]) -> None:
         async with payment_service(self._book) as port, asyncio.TaskGroup() as tasks:
+            self._until = time.monotonic() + self._seconds
             for _ in range(_PUBLISHERS):
                 tasks.create_task(self._publish())
             assignment = Assignment(self._place, port, LEASE_SECONDS)
