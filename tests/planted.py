@@ -10,16 +10,16 @@ the machine that is too busy, and that proves nothing.
 """
 
 import argparse
+import asyncio
 import os
 import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,13 +33,13 @@ TEST_SECONDS = 90
 """A test that takes longer hangs. On the copy without bugs none of them does."""
 RUN_SECONDS = 1800
 """A bound against a run of pytest that never ends. To reach it is an error, and no catch."""
-STOP_SECONDS = 30
 PYTEST = (
-    *(sys.executable, "-m", "pytest", "-q", "-rpfE", "--tb=short", "-p", "no:cacheprovider"),
-    *("--timeout", str(TEST_SECONDS)),
+    *(sys.executable, "-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider"),
+    # What hangs may hang again while it is ended in order, so the whole process ends.
+    *("--timeout", str(TEST_SECONDS), "--timeout-method", "thread"),
 )
-RESULT = re.compile(r"^(PASSED|FAILED|ERROR) (\S+)(.*)", re.MULTILINE)
-TIMED_OUT = "from pytest-timeout"
+RESULT = re.compile(r"^(\S+::.+?) (PASSED|FAILED|ERROR)\b", re.MULTILINE)
+UNDER_WAY = re.compile(r"^(\S+::.+?) \++ Timeout \++$", re.MULTILINE)
 
 WORKER = "tests/engine/test_worker.py::"
 ROWS = "tests/engine/test_rows.py::"
@@ -626,52 +626,52 @@ class Copy:
         for file, text in spoiled(bug, self.folder).items():
             (self.folder / "src/oncely" / file).write_text(text)
 
-    def red(self, tests: Sequence[str], *options: str) -> list[Red]:
+    async def red(self, tests: Sequence[str], *options: str) -> list[Red]:
         """The tests that do not pass, with their parameters, of those that are named."""
-        said, code = self._pytest(*options, *tests)
+        said, code = await self._pytest(*options, *tests)
         results = RESULT.findall(said)
-        red = [Red(id, TIMED_OUT in why) for result, id, why in results if result != "PASSED"]
-        missing = [test for test in tests if not any(id.startswith(test) for _, id, _ in results)]
+        red = [Red(id, timed_out=False) for id, result in results if result != "PASSED"]
+        red += [Red(id, timed_out=True) for id in UNDER_WAY.findall(said)]
+        missing = [test for test in tests if not any(id.startswith(test) for id, _ in results)]
         if code != bool(red) or (missing and not red):
             raise Stale(f"pytest said {code}, no result of {missing}:\n{said}")
         return red
 
-    def _pytest(self, *arguments: str) -> tuple[str, int]:
-        with subprocess.Popen(
-            [*PYTEST, *arguments],
+    async def _pytest(self, *arguments: str) -> tuple[str, int]:
+        process = await asyncio.create_subprocess_exec(
+            *(*PYTEST, *arguments),
             cwd=self.folder,
             env=self._environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            try:
-                said, _ = process.communicate(timeout=RUN_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGINT)  # it ends the processes that it has started
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(STOP_SECONDS)
-                process.kill()
-                raise Stale(f"pytest did not end within {RUN_SECONDS} s") from None
-        return said, process.returncode
+            stdout=PIPE,
+            stderr=STDOUT,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        output = asyncio.create_task(process.stdout.read())
+        try:
+            async with asyncio.timeout(RUN_SECONDS):
+                code = await process.wait()
+        except TimeoutError:
+            raise Stale(f"pytest did not end within {RUN_SECONDS} s") from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what it has left behind
+            said = await output
+        return said.decode(errors="replace"), code
 
     def _environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "ONCELY_"))}
-        return {
-            **kept,
-            "PYTHONPATH": str(self.folder / "src"),
-            "TEST_DATABASE_URL": self._database_url,
-            "COLUMNS": "1000",  # or pytest cuts off why a test is red
-        }
+        path = str(self.folder / "src")
+        return {**kept, "PYTHONPATH": path, "TEST_DATABASE_URL": self._database_url}
 
 
-def survived(bug: Bug, database_url: str) -> str | None:
+async def survived(bug: Bug, database_url: str) -> str | None:
     """Plant one bug. None if a test turned red by it; else what is wrong."""
     with TemporaryDirectory(prefix="oncely-planted-") as folder:
         copy = Copy(Path(folder), database_url)
         try:
             copy.plant(bug)
-            return still_wrong(bug, copy.red([bug.plain, *bug.tests], "--exitfirst"))
+            return still_wrong(bug, await copy.red([bug.plain, *bug.tests], "--exitfirst"))
         except Stale as error:
             return str(error)
 
@@ -687,10 +687,15 @@ def still_wrong(bug: Bug, red: Sequence[Red]) -> str | None:
     return None
 
 
-def red_without_bugs(bugs: Iterable[Bug], database_url: str, jobs: int) -> list[Red]:
-    tests = {PLAIN_PATH, *(test for bug in bugs for test in bug.tests)}
-    with TemporaryDirectory(prefix="oncely-planted-") as folder:
-        return Copy(Path(folder), database_url).red(sorted(tests), "-n", str(jobs))
+async def red_without_bugs(bugs: Iterable[Bug], database_url: str, jobs: int) -> list[Red]:
+    tests = sorted({PLAIN_PATH, *(test for bug in bugs for test in bug.tests)})
+
+    async def red(some: Sequence[str]) -> list[Red]:
+        with TemporaryDirectory(prefix="oncely-planted-") as folder:
+            return await Copy(Path(folder), database_url).red(some)
+
+    parts = [tests[number::jobs] for number in range(min(jobs, len(tests)))]
+    return [one for found in await asyncio.gather(*map(red, parts)) for one in found]
 
 
 def main() -> int:
@@ -708,38 +713,34 @@ def main() -> int:
         return 0
     use_memory()
     with Cluster() as cluster:
-        print(f"the tests of {len(bugs)} bugs, without any bug", flush=True)
-        red = red_without_bugs(bugs, cluster.url(), asked.jobs)
-        if red:
-            print(f"red without any bug: {', '.join(sorted(one.test for one in red))}")
-            return 1
-        missed = _plant_all(bugs, cluster.url(), asked.jobs)
+        return asyncio.run(_plant_all(bugs, cluster.url(), asked.jobs))
+
+
+async def _plant_all(bugs: Sequence[Bug], database_url: str, jobs: int) -> int:
+    print(f"the tests of {len(bugs)} bugs, without any bug", flush=True)
+    if red := await red_without_bugs(bugs, database_url, jobs):
+        print(f"red without any bug: {', '.join(sorted(one.test for one in red))}")
+        return 1
+    turns = asyncio.Semaphore(jobs)
+
+    async def timed(bug: Bug) -> tuple[Bug, str | None, float]:
+        async with turns:
+            start = time.monotonic()
+            wrong = await survived(bug, database_url)
+            return bug, wrong, time.monotonic() - start
+
+    missed: list[str] = []
+    tasks = [asyncio.create_task(timed(bug)) for bug in bugs]
+    for n, done in enumerate(asyncio.as_completed(tasks), 1):
+        bug, wrong, seconds = await done
+        if wrong:
+            missed.append(bug.name)
+        verdict = f"MISSED {bug.name}: {wrong}" if wrong else f"caught {bug.name}"
+        print(f"[{n} of {len(bugs)}] {verdict} ({seconds:.0f} s)", flush=True)
     print(f"N={len(bugs)} bugs planted, {len(missed)} missed")
     for name in missed:
         print(f"  alone: {Path(sys.executable).name} -m tests.planted {shlex.quote(name)}")
     return 1 if missed else 0
-
-
-def _plant_all(bugs: Sequence[Bug], database_url: str, jobs: int) -> list[str]:
-    """The names of those that nobody noticed."""
-
-    def timed(bug: Bug) -> tuple[Bug, str | None, float]:
-        start = time.monotonic()
-        wrong = survived(bug, database_url)
-        return bug, wrong, time.monotonic() - start
-
-    missed: list[str] = []
-    pool = ThreadPoolExecutor(jobs)
-    try:
-        done = as_completed([pool.submit(timed, bug) for bug in bugs])
-        for n, (bug, wrong, seconds) in enumerate((future.result() for future in done), 1):
-            if wrong:
-                missed.append(bug.name)
-            verdict = f"MISSED {bug.name}: {wrong}" if wrong else f"caught {bug.name}"
-            print(f"[{n} of {len(bugs)}] {verdict} ({seconds:.0f} s)", flush=True)
-    finally:
-        pool.shutdown(cancel_futures=True)  # after Ctrl-C no other is planted
-    return missed
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The tests themselves: a planted bug turns one of them red. Some here, all in `make torture`. That
 they are green without a bug this run shows by itself."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,12 @@ HARMLESS = Edit("store/deliver.py", '"""Plans of delivery', '"""The plans of del
 
 @pytest.mark.parametrize("bug", QUICK, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_caught(cluster: Cluster, bug: Bug) -> None:
-    assert survived(bug, cluster.url()) is None
+    assert asyncio.run(survived(bug, cluster.url())) is None
 
 
 @pytest.mark.torture
 def test_a_bug_that_nobody_notices_is_told(cluster: Cluster) -> None:
-    told = survived(Bug("harmless", (HARMLESS,), (PLAIN_PATH,)), cluster.url())
+    told = asyncio.run(survived(Bug("harmless", (HARMLESS,), (PLAIN_PATH,)), cluster.url()))
     assert told == f"still green: {PLAIN_PATH}"
 
 
@@ -47,7 +48,8 @@ def test_a_bug_that_breaks_everything_is_not_taken_for_caught(cluster: Cluster) 
     broken = Edit("worker/hands.py", "isinstance(ending, Returned) and", "False and")
     worse = Edit("model/outcome.py", 'Rest("completed", result=result)', 'Rest("failed")')
     test = f"{PLAIN_PATH}[sqlite]"
-    told = survived(Bug("broken", (broken, worse), (test,), plain=test), cluster.url())
+    bug = Bug("broken", (broken, worse), (test,), plain=test)
+    told = asyncio.run(survived(bug, cluster.url()))
     assert told == f"nothing works any more: {test}"
 
 
@@ -64,7 +66,7 @@ def test_a_test_that_does_not_end_shows_only_a_bug_that_hangs() -> None:
 def test_why_a_test_is_red_is_told(tmp_path: Path) -> None:
     copy = Copy(tmp_path, "")
     (tmp_path / "tests/test_red.py").write_text(RED)
-    red = copy.red(["tests/test_red.py"])
+    red = asyncio.run(copy.red(["tests/test_red.py"]))
     assert {(one.test.partition("::")[2], one.timed_out) for one in red} == {
         ("test_wrong", False),
         ("test_hanging", True),

@@ -1,5 +1,7 @@
 """The planted bugs of the effect layer: some here, all in `make torture`."""
 
+import asyncio
+
 import pytest
 
 from tests.cluster import Cluster
@@ -13,7 +15,7 @@ QUICK = [bug for bug in EFFECT_BUGS if bug.name in NAMES]
 @pytest.mark.torture
 @pytest.mark.parametrize("bug", QUICK, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_caught(cluster: Cluster, bug: Bug) -> None:
-    assert survived(bug, cluster.url()) is None
+    assert asyncio.run(survived(bug, cluster.url())) is None
 
 
 def test_every_bug_can_be_planted() -> None:
