@@ -46,14 +46,20 @@ flaky: services ## every test N=9 times, under one hardship after another
 
 # What takes too long for every run: kills and stops in larger numbers, and all planted bugs.
 TIMES ?= 5
+TORTURES := tests/crash/test_killed_workers.py tests/crash/test_killed_publishers.py \
+	tests/crash/test_server_stops_under_workers.py tests/crash/test_effect_crashes.py \
+	tests/crash/test_effect_examples.py tests/crash/test_planted.py \
+	tests/crash/test_planted_effects.py tests/crash/test_ledger.py tests/surface/test_torture.py \
+	tests/surface/http/test_crashes.py tests/surface/http/test_fuzz.py
 torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
-	ONCELY_TORTURE=$(TIMES) $(BIN)/pytest -s --timeout 3600 tests/crash/test_killed_workers.py \
-		tests/crash/test_killed_publishers.py tests/crash/test_server_stops_under_workers.py \
-		tests/crash/test_effect_crashes.py tests/crash/test_effect_examples.py \
-		tests/crash/test_planted.py tests/crash/test_planted_effects.py tests/crash/test_ledger.py \
-		tests/surface/test_torture.py tests/surface/http/test_crashes.py \
-		tests/surface/http/test_fuzz.py
-	$(BIN)/python -m tests.planted
+	@failed=; number=0; \
+	for file in $(TORTURES); do \
+		number=$$((number + 1)); \
+		echo "[$$number of $(words $(TORTURES))] $$file, since $$(date +%H:%M:%S)"; \
+		ONCELY_TORTURE=$(TIMES) $(BIN)/pytest -s -q --timeout 3600 $$file || failed="$$failed $$file"; \
+	done; \
+	$(BIN)/python -m tests.planted || failed="$$failed tests.planted"; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 # Every peer with an environment of its own, under .bench; Node's need npm, some need redis-server.
 bench: $(DEV) ## the peers beside us, into bench/RESULTS.md (ARGS=--quick to try it out)
