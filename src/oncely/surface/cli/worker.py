@@ -122,26 +122,32 @@ def load(place: str) -> Oncely:
 def fleet(count: int, *, env: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()) -> int:
     """The same command in `count` processes. One that dies is replaced; signals go to all."""
     command = [sys.executable, "-m", "oncely.surface.cli", *_single(sys.argv[1:])]
+    children: dict[int, subprocess.Popen[bytes]] = {}
+    signals: list[int] = []
 
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, env=env, pass_fds=pass_fds)
-
-    children = [start() for _ in range(count)]
-    stopping = False
+    def start(place: int) -> None:
+        if signals:
+            return
+        child = subprocess.Popen(command, env=env, pass_fds=pass_fds)
+        children[place] = child
+        # Those that came while it was started went to the others only.
+        for number in signals:
+            child.send_signal(number)
 
     def forward(number: int, _: FrameType | None) -> None:
-        nonlocal stopping
-        stopping = True
-        for child in children:
+        signals.append(number)
+        for child in list(children.values()):
             if child.poll() is None:
                 child.send_signal(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, forward)
-    while not stopping:
-        for place, child in enumerate(children):
+    for place in range(count):
+        start(place)
+    while not signals:
+        for place, child in list(children.items()):
             code = child.poll()
-            if code is not None and not stopping:
+            if code is not None and not signals:
                 if code == 2:
                     return code
                 complain(
@@ -150,12 +156,14 @@ def fleet(count: int, *, env: Mapping[str, str] | None = None, pass_fds: Sequenc
                     f"process {child.pid} ended with {code}; another takes its place",
                     as_json=False,
                 )
+                del children[place]
                 time.sleep(_CRASH_PAUSE_SECONDS)
-                children[place] = start()
+                start(place)
         time.sleep(0.1)
     # One that had only begun to start ends by the signal itself.
-    codes = [child.wait() for child in children]
-    return max(0 if code in (-signal.SIGTERM, -signal.SIGINT) else abs(code) for code in codes)
+    codes = [child.wait() for child in children.values()]
+    ended = (-signal.SIGTERM, -signal.SIGINT)
+    return max((0 if code in ended else abs(code) for code in codes), default=0)
 
 
 def _single(tokens: list[str]) -> list[str]:
