@@ -70,8 +70,9 @@ class Service:
         rate = self.settings.requests_per_second
         name = "" if token is None else token.token_id
         now = time.monotonic()
-        left, at = self._buckets.get(name, (rate, now))
-        left = min(max(rate, 1.0), left + (now - at) * rate)
+        most = max(rate, 1.0)
+        left, at = self._buckets.get(name, (most, now))
+        left = min(most, left + (now - at) * rate)
         if left < 1:
             wait_seconds = max(1, round((1 - left) / rate + 0.5))
             raise Refused(
