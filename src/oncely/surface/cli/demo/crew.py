@@ -21,6 +21,7 @@ from oncely.surface.cli.demo.working import WORKERS, Working
 from oncely.surface.looking import LIST_LIMIT
 
 LIMIT_SECONDS: Final = 50.0
+"""So long nothing has to happen until the demo gives up. A busy machine may take longer in all."""
 LOOK_SECONDS: Final = 0.1
 _SERVICE: Final = "oncely.surface.cli.demo.service"
 
@@ -38,20 +39,19 @@ async def run(
     record = Record()
     publishing = Publishing(place, record, watcher, look)
     try:
-        async with asyncio.timeout(LIMIT_SECONDS), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(LIMIT_SECONDS) as limit, asyncio.TaskGroup() as tasks:
             published = tasks.create_task(publishing.publish(orders, times=times))
             async with payment_service(book) as port:
                 working = Working(place, port, record, watcher)
                 operator = Operator(app, book, working, record, watcher)
                 at_work = [tasks.create_task(working.work()) for _ in range(WORKERS)]
-                await _until_all_ended(published, record, watcher, look, operator)
+                await _until_all_ended(published, record, watcher, look, operator, limit)
                 working.dismiss()
                 await asyncio.gather(*at_work)
     except TimeoutError:
         raise DemoFailed(
-            f"not all jobs ended within {LIMIT_SECONDS:.0f} seconds: is the store very slow or "
-            "locked by another program, or do workers of another app take jobs from all its "
-            "queues?"
+            f"nothing happened for {LIMIT_SECONDS:.0f} seconds: is the store very slow or locked "
+            "by another program, or do workers of another app take jobs from all its queues?"
         ) from None
     except BaseExceptionGroup as group:
         raise first_of(group) from None
@@ -73,13 +73,18 @@ async def _until_all_ended(
     watcher: Watcher,
     look: Look,
     operator: Operator,
+    limit: asyncio.Timeout,
 ) -> None:
-    over = False
+    over, before = False, None
     while not over:
         await asyncio.sleep(LOOK_SECONDS)
         over = published.done()
         jobs = await look()
-        watcher.stood(_standing(jobs, record))
+        now = _standing(jobs, record)
+        if (now, len(record.executions)) != before:
+            before = now, len(record.executions)
+            limit.reschedule(asyncio.get_running_loop().time() + LIMIT_SECONDS)
+        watcher.stood(now)
         await operator.attend(jobs)
         over = over and not any(job.state in ACTIVE for job in jobs)
 

@@ -33,7 +33,7 @@ LEASE_SECONDS: Final = 1.0
 STOP_SECONDS: Final = (1.5, 2.5)
 CALM_LEASE_SECONDS: Final = 30.0
 REST_SECONDS: Final = 120.0
-"""So long after the last fault every job must have ended."""
+"""After the last fault every job comes to its end: so long at most after the one before it."""
 BEHIND: Final = 100
 """No more is published while so many jobs have not ended."""
 _BLOCK: Final = 2 * GROUP
@@ -125,7 +125,7 @@ class Crew:
             assignment = Assignment(self._place, port, CALM_LEASE_SECONDS)
             for _ in range(self._workers):
                 tasks.create_task(self._leave_in_peace(assignment, over))
-            jobs = await self._jobs()
+            jobs, before = await self._jobs(), -1
             while any(job.state != "completed" for job in jobs) and time.monotonic() < deadline:
                 await operator.attend(jobs)
                 for job in jobs:
@@ -135,6 +135,9 @@ class Crew:
                 await asyncio.sleep(_LOOK_SECONDS)
                 jobs = await self._jobs()
                 self.ordeal.ended = sum(job.state not in ACTIVE for job in jobs)
+                if self.ordeal.ended != before:
+                    before = self.ordeal.ended
+                    deadline = time.monotonic() + REST_SECONDS
                 look(self.ordeal)
             self.ordeal.unended = sum(job.state in ACTIVE for job in jobs)
             over.set()
