@@ -36,6 +36,8 @@ from oncely.surface.app import Oncely
 QUEUE: Final = "oncely-prove"
 _LEASE_SECONDS: Final = 60.0
 """Long, so that a worker under proof never hears by itself that it has lost a lease."""
+_ENDLESS_TIMES: Final = 10
+"""One that moves gets so many times the patience that one gets which stands still."""
 End = Literal["done", "crashed", "paused", "imports"]
 """`imports`: it asked for a library that was not watched, and must be begun anew."""
 
@@ -82,8 +84,10 @@ class Child:
         return any(isinstance(each, Note) and each.what == "struck" for each in self.messages)
 
     def wait(self, seconds: float | None) -> End | None:
-        """Until it ends or stops; None if that takes longer than `seconds`."""
-        deadline = None if seconds is None else time.monotonic() + seconds
+        """Until it ends or stops; None if it stands still for `seconds`, or moves and comes to no
+        end. A machine that is busy makes it slow, and that is not the same."""
+        began = moved_at = time.monotonic()
+        progress = self._progress()
         while True:
             self._read(0.005 if self._code is None else 0)
             if self._code is None:
@@ -93,8 +97,23 @@ class Child:
                 return self._end(self._code)
             if self._stopped:
                 return "paused"
-            if deadline is not None and time.monotonic() > deadline:
+            now = time.monotonic()
+            before, progress = progress, self._progress()
+            if progress != before:
+                moved_at = now
+            if seconds is not None and (
+                now - moved_at > seconds or now - began > _ENDLESS_TIMES * seconds
+            ):
                 return None
+
+    def _progress(self) -> tuple[int, list[bytes]]:
+        """What it has told, and the processor time that it has used, where the system says that."""
+        try:
+            with open(f"/proc/{self._pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            fields = []
+        return len(self.messages), fields[11:13]
 
     _stopped = False
 

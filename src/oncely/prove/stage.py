@@ -30,7 +30,7 @@ _PAUSE_SECONDS: Final = 600.0
 _LATE_SECONDS: Final = 2 * 86_400.0
 _DELIVERIES: Final = 25
 _PATIENCE_SECONDS: Final = 1.5
-"""A successor that is not done by then waits for what the paused one holds."""
+"""A successor that stands still for so long waits for what the paused one holds."""
 _HUNG_SECONDS: Final = 30.0
 _RESTING: Final = ("completed", "failed", "cancelled", "in_doubt")
 _ACTIONS: Final[dict[Fault, Action]] = {
