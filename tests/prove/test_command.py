@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.surface.command import Command
-from tests.surface.conftest import oncely
+from tests.surface.command import Command, environment
+from tests.surface.conftest import here, oncely
 
-__all__ = ["oncely"]  # a fixture
+__all__ = ["here", "oncely"]  # fixtures
 
 SHOP = """
 import sqlite3
@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_handler_that_doubles(oncely: Command, folder: Path) -> None:
     done = oncely(
         "prove", "prove_shop:app", "order.charge", "--payload", '"1"', "--table", "charges",
-        "--html", "report.html",
+        "--html", "report.html", "--budget", "inf",
     )  # fmt: skip
     assert done.code == 1
     assert done.out.startswith("order.charge: doubled\n")
@@ -65,7 +65,7 @@ def test_a_handler_that_doubles(oncely: Command, folder: Path) -> None:
 
 def test_the_timeline_is_in_colours_on_a_terminal_only(folder: Path) -> None:
     def shown(**env: str) -> str:
-        told = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "COLUMNS": "200", **env}
+        told = environment(TERM="xterm-256color", COLUMNS="200", **env)
         command = [
             "prove",
             "prove_shop:app",
@@ -100,7 +100,7 @@ def test_the_timeline_is_in_colours_on_a_terminal_only(folder: Path) -> None:
 def test_a_handler_that_holds_as_json(oncely: Command, folder: Path) -> None:
     done = oncely(
         "prove", "prove_shop:app", "order.once", "--payload", '"1"', "--world",
-        "prove_shop:world", "--json",
+        "prove_shop:world", "--json", "--budget", "inf",
     )  # fmt: skip
     report = json.loads(done.out)
     assert (done.code, report["verdict"], report["ok"]) == (0, "sound", True)
@@ -126,8 +126,16 @@ def test_one_schedule_is_played_again(oncely: Command, folder: Path) -> None:
         (["order.once", "--table", "nowhere"], "the table 'nowhere' cannot be read"),
     ],
 )
-def test_bad_input(oncely: Command, folder: Path, arguments: list[str], told: str) -> None:
-    done = oncely("prove", "prove_shop:app", *arguments)
+def test_bad_input(
+    here: Command,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    told: str,
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "prove_shop", raising=False)
+    done = here("prove", "prove_shop:app", *arguments)
     assert done.code == 2
     assert told in done.err
     assert done.err.count("\n") == 1

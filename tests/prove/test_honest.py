@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import math
 import os
 import socket
 import sqlite3
@@ -23,6 +24,7 @@ from oncely import Context, Defer, Oncely, Retry
 from oncely.model.errors import InvalidInput
 from oncely.prove import Report, Table, prove
 from oncely.prove.world import WorldItem
+from tests.waiting import PATIENCE_SECONDS
 
 AT_ONCE = Retry(base=0, max_attempts=5)
 
@@ -41,18 +43,21 @@ class Bench:
 
     def write(self, sql: str, *values: Any) -> None:
         """In a transaction of its own: one boundary."""
-        with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as db:
+        with closing(
+            sqlite3.connect(self.path, timeout=PATIENCE_SECONDS, isolation_level=None)
+        ) as db:
             db.execute(sql, values)
 
     def count(self, sql: str) -> int:
-        with closing(sqlite3.connect(self.path, timeout=30)) as db:
+        with closing(sqlite3.connect(self.path, timeout=PATIENCE_SECONDS)) as db:
             (found,) = db.execute(sql).fetchone()
             return int(found)
 
     def prove(self, handler: Callable[..., Any], *more: WorldItem, **options: Any) -> Report:
         self.app.job("handler", retry=AT_ONCE)(handler)
         world = [Table(self.url, "notes"), Table(self.url, "accounts"), *more]
-        return prove(self.app, "handler", world=world, **{"max_faults": 1, **options})
+        options = {"max_faults": 1, "budget_seconds": math.inf, **options}
+        return prove(self.app, "handler", world=world, **options)
 
 
 @pytest.fixture
@@ -168,7 +173,7 @@ def test_two_faults_find_what_one_does_not(bench: Bench) -> None:
         bench.write("update accounts set cents = 0")
         return "done"
 
-    report = bench.prove(write, max_faults=2, budget_seconds=120)
+    report = bench.prove(write, max_faults=2)
     assert {len(each.schedule.moves) for each in report.violations} == {2}
     assert {each.verdict for each in report.violations} == {"lost"}
     [again] = bench_again(bench, report.violations[0].token).violations
@@ -210,7 +215,7 @@ def test_by_line_finds_what_no_library_shows(bench: Bench) -> None:
 
         app = bench.app
         app.job("tape", retry=AT_ONCE)(write)
-        seen = prove(app, "tape", world=[tape], max_faults=1)
+        seen = prove(app, "tape", world=[tape], max_faults=1, budget_seconds=math.inf)
         assert [each.name for each in seen.boundaries] == ["claim", "settle"]
         assert seen.verdict == "unobserved"
         assert "nothing that was seen can have changed it" in str(seen)
@@ -282,7 +287,8 @@ def test_a_plain_function_is_proved_without_a_queue(bench: Bench) -> None:
     def write(text: str) -> None:
         bench.write("insert into notes values (?)", text)
 
-    report = prove(write, payload="x", world=[Table(bench.url, "notes")], max_faults=1)
+    world = [Table(bench.url, "notes")]
+    report = prove(write, payload="x", world=world, max_faults=1, budget_seconds=math.inf)
     assert report.kind == "write"
     assert report.violations[0].verdict == "doubled"
 

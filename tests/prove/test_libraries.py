@@ -1,6 +1,7 @@
 """Each library for HTTP: seen before it sends, made to fail, and never taken for another."""
 
 import json
+import math
 import threading
 import urllib.error
 import urllib.request
@@ -17,33 +18,34 @@ import requests
 from oncely import Context, InvalidInput, Nack, Oncely, Retry
 from oncely.prove import Downstream, prove
 from oncely.prove.downstream import Keys
+from tests.waiting import PATIENCE_SECONDS
 
 AT_ONCE = Retry(base=0, max_attempts=5)
 Send = Callable[[str], Any]
 
 
 def by_urllib(url: str) -> None:
-    with urllib.request.urlopen(url, b"charge", timeout=30):
+    with urllib.request.urlopen(url, b"charge", timeout=PATIENCE_SECONDS):
         pass
 
 
 def by_requests(url: str) -> None:
-    requests.post(url, data=b"charge", timeout=30).raise_for_status()
+    requests.post(url, data=b"charge", timeout=PATIENCE_SECONDS).raise_for_status()
 
 
 def by_httpx(url: str) -> None:
-    httpx.post(url, content=b"charge").raise_for_status()
+    httpx.post(url, content=b"charge", timeout=PATIENCE_SECONDS).raise_for_status()
 
 
 async def by_async_httpx(url: str) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
         (await client.post(url, content=b"charge")).raise_for_status()
 
 
 def by_httpx2(url: str) -> None:
     import httpx2
 
-    httpx2.post(url, content=b"charge").raise_for_status()
+    httpx2.post(url, content=b"charge", timeout=PATIENCE_SECONDS).raise_for_status()
 
 
 async def by_aiohttp(url: str) -> None:
@@ -74,7 +76,7 @@ def register(app: Oncely, send: Send, url: str) -> None:
 def test_every_library_is_seen_and_meets_the_faults(app: Oncely, send: Send) -> None:
     with Downstream() as service:
         register(app, send, f"{service.url}/charges")
-        report = prove(app, "handler", world=[service], max_faults=1)
+        report = prove(app, "handler", world=[service], max_faults=1, budget_seconds=math.inf)
     names = [each.name for each in report.boundaries]
     assert names == ["claim", f"POST {service.url}/charges", "settle"]
     assert report.unobserved == []
@@ -87,7 +89,7 @@ def test_every_library_is_seen_and_meets_the_faults(app: Oncely, send: Send) -> 
 def test_a_service_that_is_not_in_the_world_is_named(app: Oncely) -> None:
     with Downstream() as service:
         register(app, by_urllib, service.url)
-        report = prove(app, "handler", max_faults=1)
+        report = prove(app, "handler", max_faults=1, budget_seconds=math.inf)
     assert report.verdict == "unobserved"
     assert any(service.host in each for each in report.unobserved)
 
@@ -99,12 +101,12 @@ def test_a_service_that_is_not_in_the_world_is_named(app: Oncely) -> None:
 def test_what_a_key_is_to_the_service(app: Oncely, keys: Keys, verdicts: set[str]) -> None:
     def charge(ctx: Context) -> None:
         request = urllib.request.Request(service.url, b"charge", {"Idempotency-Key": "order:1"})
-        with urllib.request.urlopen(request, timeout=30):
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS):
             pass
 
     app.job("handler", retry=AT_ONCE)(charge)
     with Downstream(keys=keys) as service:
-        report = prove(app, "handler", world=[service], max_faults=1)
+        report = prove(app, "handler", world=[service], max_faults=1, budget_seconds=math.inf)
     crashes = {each.token for each in report.violations if each.token[0] in "cl"}
     assert crashes - {"lose@1"} == verdicts
     assert report.ok is (keys == "honoured")
@@ -113,7 +115,7 @@ def test_what_a_key_is_to_the_service(app: Oncely, keys: Keys, verdicts: set[str
 def test_a_refusal_that_is_replayed_leaves_the_job_stuck(app: Oncely) -> None:
     def charge(ctx: Context) -> None:
         request = urllib.request.Request(service.url, b"charge", {"Idempotency-Key": "order:1"})
-        with urllib.request.urlopen(request, timeout=30):
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS):
             pass
 
     app.job("handler", retry=AT_ONCE)(charge)
@@ -129,7 +131,7 @@ def test_a_request_in_progress_is_refused_with_409(app: Oncely, gives_up: bool) 
     def charge(ctx: Context) -> None:
         request = urllib.request.Request(service.url, b"charge", {"Idempotency-Key": "order:1"})
         try:
-            urllib.request.urlopen(request, timeout=30).close()
+            urllib.request.urlopen(request, timeout=PATIENCE_SECONDS).close()
         except urllib.error.HTTPError as error:
             error.close()
             raise Nack("refused", retryable=not gives_up or error.code >= 500) from None
@@ -147,19 +149,21 @@ def test_two_calls_at_once_with_one_key_are_one(app: Oncely) -> None:
 
         def answer(_: Any) -> dict[str, bool]:
             inside.set()
-            go_on.wait(30)
+            go_on.wait(PATIENCE_SECONDS)
             return {"ok": True}
 
         def post() -> int:
             headers = {"Idempotency-Key": "order:1"}
-            return requests.post(service.url, data=b"x", headers=headers, timeout=30).status_code
+            return requests.post(
+                service.url, data=b"x", headers=headers, timeout=PATIENCE_SECONDS
+            ).status_code
 
         with (
             Downstream(keys="honoured", answer=answer, **options) as service,
             ThreadPoolExecutor() as pool,
         ):
             first = pool.submit(post)
-            assert inside.wait(30)
+            assert inside.wait(PATIENCE_SECONDS)
             second = post()
             go_on.set()
             found = [first.result(), second, post()]
@@ -173,8 +177,10 @@ def test_two_calls_at_once_with_one_key_are_one(app: Oncely) -> None:
 
 def test_a_downstream_answers(app: Oncely) -> None:
     with Downstream(answer=lambda request: {"you said": request.body}) as service:
-        with urllib.request.urlopen(f"{service.url}/a", b"hello", timeout=30) as answer:
+        with urllib.request.urlopen(
+            f"{service.url}/a", b"hello", timeout=PATIENCE_SECONDS
+        ) as answer:
             assert json.load(answer) == {"you said": "hello"}
-        with urllib.request.urlopen(f"{service.url}/a", timeout=30) as answer:
+        with urllib.request.urlopen(f"{service.url}/a", timeout=PATIENCE_SECONDS) as answer:
             assert [each["body"] for each in json.load(answer)["done"]] == ["hello"]
         assert [str(each) for each in service.done] == ["POST /a hello"]

@@ -1,6 +1,7 @@
 """Handlers that hold are cleared: with the verbs of the effect layer, and without them."""
 
 import json
+import math
 import sqlite3
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from oncely.model.errors import InvalidInput
 from oncely.prove import Downstream, Report, Table, prove
 from oncely.prove.world import WorldItem
 from tests.cluster import Cluster
+from tests.waiting import PATIENCE_SECONDS
 
 AT_ONCE = Retry(base=0, max_attempts=5)
 A_DAY = 86_400
@@ -24,12 +26,12 @@ A_DAY = 86_400
 def post(url: str, body: str, key: str | None = None) -> Any:
     headers = {} if key is None else {"Idempotency-Key": key}
     request = urllib.request.Request(url, body.encode(), headers)
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
         return json.load(answer)
 
 
 def find(url: str, body: str) -> bool:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
         return any(each["body"] == body for each in json.load(answer)["done"])
 
 
@@ -61,11 +63,13 @@ class Shop:
     def connection(self) -> Any:
         if self.on_postgres:
             return psycopg.connect(self.url)
-        return _Committing(sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=30))
+        return _Committing(
+            sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=PATIENCE_SECONDS)
+        )
 
-    def prove(self, kind: str, max_faults: int = 1) -> Report:
+    def prove(self, kind: str) -> Report:
         world: list[WorldItem] = [Table(self.url, "payments"), self.bank, self.mail]
-        return prove(self.app, kind, "ann", world=world, max_faults=max_faults)
+        return prove(self.app, kind, "ann", world=world, max_faults=1, budget_seconds=math.inf)
 
     def transaction(self, ctx: Context, who: str) -> None:
         with ctx.transaction() as tx:

@@ -65,7 +65,7 @@ def test_the_fixture_fails_with_the_story(pytester: pytest.Pytester) -> None:
         from oncely import Oncely
         from oncely.prove import Table
 
-        @pytest.mark.prove(max_faults=1)
+        @pytest.mark.prove(max_faults=1, budget_seconds=float("inf"))
         @pytest.mark.parametrize("kind", ["twice", "once"])
         def test_it(prove, tmp_path, kind):
             url = f"sqlite:///{tmp_path / 'jobs.db'}"
