@@ -29,7 +29,13 @@ class Client(httpx2.Client):
     def __init__(self, url: str, key: str | None = None) -> None:
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         # Without TLS there is nothing to verify, and certificates take a while to read.
-        super().__init__(base_url=url, headers=headers, trust_env=False, verify=False, timeout=30)
+        super().__init__(
+            base_url=url,
+            headers=headers,
+            trust_env=False,
+            verify=False,
+            timeout=PATIENCE_SECONDS,
+        )
 
     def publish(self, queue: str, payload: Any = None, **fields: Any) -> httpx2.Response:
         return self.post(f"/v1/queues/{queue}/jobs", json={"payload": payload, **fields})
@@ -40,6 +46,7 @@ class Running:
     url: str
     service: Service
     loop: "Future[asyncio.AbstractEventLoop]"
+    server: uvicorn.Server
 
     def store_latencies(self) -> None:
         """What the server measured so far is in the store, and nothing of it is under way."""
@@ -77,10 +84,10 @@ def running(app: Oncely, settings: Settings | None = None) -> Iterator[Running]:
     thread = threading.Thread(target=run, name="server")
     thread.start()
     try:
-        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service, loop)
+        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service, loop, server)
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
         listening.close()
         assert not thread.is_alive()
 
@@ -97,7 +104,7 @@ class Process:
         return self.wait()
 
     def wait(self) -> tuple[int, str]:
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=PATIENCE_SECONDS)
         self.log.seek(0)
         return self.process.returncode, self.log.read()
 
@@ -130,7 +137,7 @@ def raw(url: str, request: bytes, *, hold: bool = False) -> bytes:
     """What the server answers to these very bytes, until it closes the connection. With `hold` it
     cannot know that there are no more."""
     host, _, port = url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as connection:
         connection.sendall(request)
         if not hold:
             connection.shutdown(socket.SHUT_WR)

@@ -12,6 +12,7 @@ from tests.cluster import free_port
 from tests.crash.load import TORTURE
 from tests.surface.http.cutter import Cutter
 from tests.surface.http.server import Client, as_process, in_thread
+from tests.waiting import wait_until
 
 KILLS = 2 if TORTURE == 1 else 50
 CUTS = 10 if TORTURE == 1 else 1_000
@@ -71,9 +72,8 @@ def test_every_acknowledged_job_is_there_after_the_server_was_killed(url: str, a
     try:
         for _ in range(KILLS):
             with as_process(url, "--no-access-log", port=port) as server:
-                before = len(load.acknowledged)
-                while len(load.acknowledged) < before + 50:
-                    time.sleep(0.01)
+                wanted = len(load.acknowledged) + 50
+                wait_until(lambda wanted=wanted: len(load.acknowledged) >= wanted)  # type: ignore[misc]
                 server.end(signal.SIGKILL)
         with as_process(url, "--no-access-log", port=port):
             load.end()

@@ -3,8 +3,8 @@
 import asyncio
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,8 +20,13 @@ from oncely import (
     Oncely,
     Retry,
 )
+from oncely.store.remote import listen
+from oncely.store.remote.listen import RemoteSource
+from oncely.store.remote.server import Server
 from tests.engine.steps import found, sql
+from tests.surface.http.calls.test_work import is_listened_for
 from tests.surface.http.server import Client, in_thread
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -208,22 +213,49 @@ def test_an_idle_worker_is_told_of_a_job(app: Oncely) -> None:
         remote.job("k")(lambda _: done.set())
         worker = remote.worker(poll_seconds=3600, queues=["default"])
         thread = threading.Thread(target=lambda: asyncio.run(worker.arun()))
-        ears = app._engine._listener._ears  # type: ignore[attr-defined]
         thread.start()
         try:
-            while thread.is_alive() and not any("queue:default" in e.topics for e in tuple(ears)):
-                time.sleep(0.01)
+            wait_until(lambda: is_listened_for(app, "default") or not thread.is_alive())
             app.enqueue("k")
-            assert done.wait(30)
+            assert done.wait(PATIENCE_SECONDS)
         finally:
             worker.stop()
-            thread.join(30)
+            thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
 
 
 def test_a_paused_queue_with_jobs_is_not_asked_for_all_the_time(
-    remote: Oncely, app: Oncely
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The server says each time that something is due."""
+    now, pauses = 0.0, list[float]()
+
+    def ready(_: Any, seconds: float) -> list[int]:
+        nonlocal now
+        pauses.append(seconds)
+        now += seconds
+        return []
+
+    async def due(*_: Any) -> bool:
+        return True
+
+    source = RemoteSource(Server("http://localhost", None))
+    monkeypatch.setattr(listen, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(listen, "ready", ready)
+    monkeypatch.setattr(source, "_ask", due)
+    source.hold(frozenset({"queue:default"}))
+    try:
+        for _ in range(8):
+            assert source.wait(None, 0) == [("queue:default", "")]
+        assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+        now += 10
+        source.wait(None, 0)
+        assert len(pauses) == 7, "what comes later is asked for at once"
+    finally:
+        source.drop()
+
+
+def test_a_job_of_a_paused_queue_runs_when_it_is_resumed(remote: Oncely, app: Oncely) -> None:
     app.pause("default")
     app.enqueue("k")
     asked: list[str] = []
@@ -241,13 +273,14 @@ def test_a_paused_queue_with_jobs_is_not_asked_for_all_the_time(
     worker = remote.worker(lease_seconds=60)
     thread = threading.Thread(target=lambda: asyncio.run(worker.arun()))
     thread.start()
-    time.sleep(2)
-    count = len(asked)
-    app.resume("default")
-    assert done.wait(30)
-    worker.stop()
-    thread.join(30)
-    assert count < 50
+    try:
+        wait_until(lambda: asked.count("/v1/worker/exchange") >= 3)
+        assert not done.is_set()
+        app.resume("default")
+        assert done.wait(PATIENCE_SECONDS)
+    finally:
+        worker.stop()
+        thread.join(PATIENCE_SECONDS)
 
 
 def test_a_worker_whose_key_may_not_work_ends_with_that_error(app: Oncely) -> None:
