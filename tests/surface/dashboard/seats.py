@@ -13,8 +13,9 @@ from oncely import Oncely
 from oncely.surface.dashboard.pages import PAGES
 from tests.surface.dashboard.shop import HACKED, PASSWORD, Shop, fill
 from tests.surface.http.server import in_thread
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = PATIENCE_SECONDS * 1_000
 DESKTOP: ViewportSize = {"width": 1280, "height": 900}
 
 
@@ -107,8 +108,8 @@ class Seat:
 def seat(place: Place, browser: Browser, **options: Any) -> Iterator[Seat]:
     """With nothing wrong at the end."""
     context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on(

@@ -15,7 +15,7 @@ from oncely.store import requests
 from tests.crash.load import TORTURE
 from tests.engine.steps import sql
 from tests.surface.dashboard import chromium
-from tests.surface.dashboard.seats import DESKTOP, Visit, seat, serving, signed_in
+from tests.surface.dashboard.seats import DESKTOP, PATIENCE_MS, Visit, seat, serving, signed_in
 from tests.surface.dashboard.shop import HACKED, PASSWORD, PROBE
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
@@ -85,6 +85,7 @@ def every_page_can_be_read_by_everyone(visit: Visit) -> None:
 def _pages_can_be_read_without_javascript(visit: Visit) -> None:
     state = visit.operator.context.storage_state()
     context = visit.browser.new_context(storage_state=state, java_script_enabled=False)
+    context.set_default_timeout(PATIENCE_MS)
     with context:
         page = context.new_page()
         for path in visit.place.pages():

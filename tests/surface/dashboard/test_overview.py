@@ -13,7 +13,7 @@ import pytest
 from oncely import Context, KeyConflict, NewJob, Oncely, Retry
 from oncely.model.traffic import Counted, Traffic
 from oncely.model.worker import About
-from oncely.store import workers
+from oncely.store import counters, workers
 from oncely.surface.dashboard.charts import Part, counts
 from oncely.surface.dashboard.live import Live, Topic
 from oncely.surface.dashboard.site import Dashboard, Site
@@ -51,6 +51,14 @@ def work(app: Oncely) -> None:
         me = About(name, host, 7, ["mail"], 4, "1.0")
         app._engine.run(lambda _, me=me: workers.seen(me, 2), "write")  # type: ignore[misc]
     sql(app, "update oncely.worker set seen_at = seen_at - 40000000 where name = 'till-3'")
+    # However long the tests take, it was here a moment ago.
+    sql(app, "update oncely.worker set seen_at = seen_at + 3600000000 where name = 'till-2'")
+    # Some steps ago: the one that is under way is not drawn beside others, and one may have ended
+    # in the middle of the work.
+    while app._engine.run(lambda _: counters.fold(), "transaction"):
+        pass
+    for table in ("traffic", "latency"):
+        sql(app, f"update oncely.{table} set step = step - 10 * seconds")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Signing in: who gets in, what the cookie is like, and what other sites cannot do."""
 
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +9,7 @@ import pytest
 from oncely import Oncely
 from oncely.surface.dashboard.throttle import Throttle
 from tests.surface.http.server import Client, in_thread
+from tests.waiting import wait_until
 
 PASSWORD = "correct horse battery"
 CSRF = re.compile(r'name="csrf" value="([0-9a-f]{64})"')
@@ -264,12 +264,3 @@ def test_the_throttle_counts_by_name_and_address_and_forgets() -> None:
     throttle.wrong("bob", None)
     throttle.right("bob", None)
     assert throttle.wait_seconds("bob", None) == 0
-
-
-def wait_until(true: object) -> None:
-    """Other servers hear of it within a second, and so may this one."""
-    assert callable(true)
-    ends = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < ends
-        time.sleep(0.1)
