@@ -56,9 +56,9 @@ def without_chance(text: str, folder: Path) -> list[str]:
     """What differs from run to run made the same; the order of the processes is one such thing."""
     text = ID.sub("ID", text).replace(str(folder), "/srv/shop")
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
-    text = re.sub(r"\d{4}-\d\d-\d\d [\d:]+ UTC, (now|in \d+ \w+|\d+ seconds? ago)", "TIME", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d [\d:]+ UTC, (now|in \d+ \w+|\d+ \w+ ago)", "TIME", text)
     text = re.sub(r"\d{4}-\d\d-\d\d [\d:.]+ UTC", "TIME", text)
-    text = re.sub(r" \d+s ", " AGE ", text)
+    text = re.sub(r" \d+[smhd] +", " AGE ", text)
     text = re.sub(r"^(ok|warning) +sqlite version .*$", "SQLITE", text, flags=re.MULTILINE)
     if "publishes" in text:
         # How many jobs the killed publisher got in moves three numbers and a sentence; how many

@@ -1,15 +1,19 @@
 """What all commands have in common: help, version, and how they end."""
 
+import fcntl
 import signal
+import struct
 import subprocess
-import time
+import termios
 from importlib.metadata import version
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from oncely.surface.cli.program import COMMANDS, build
 from tests.surface.command import SCRIPT, Command, environment, on_terminal
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 NAMES = [command.__name__ for commands in COMMANDS.values() for command in commands]
 
@@ -53,16 +57,25 @@ def test_ctrl_c_while_it_waits_for_its_payload(folder: Path) -> None:
     )
     with process:
         assert process.stdin is not None
-        # More than a pipe holds: when all of it is written, somebody is reading. Then it waits.
-        process.stdin.write(b" " * 200_000)
+        process.stdin.write(b" " * 1_000)
         process.stdin.flush()
-        time.sleep(0.3)
+        # When it has read all there is, it waits for more.
+        wait_until(lambda: unread(process.stdin) == 0)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_SECONDS) == 130
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.read() + process.stderr.read() == b""
     assert list(folder.iterdir()) == []
+
+
+def unread(pipe: IO[bytes] | None) -> int:
+    """How many bytes are in it."""
+    assert pipe is not None
+    count = bytearray(4)
+    fcntl.ioctl(pipe.fileno(), termios.FIONREAD, count)
+    [found] = struct.unpack("i", count)
+    return int(found)
 
 
 def test_an_error_on_a_terminal_has_no_colours_and_no_box(folder: Path) -> None:

@@ -2,15 +2,13 @@
 
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from oncely import Oncely
 from tests.surface.command import SCRIPT, environment
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 APP = """
 import threading
@@ -30,13 +28,6 @@ def late(ctx):
 """
 
 
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("signals", [1, 2])
 def test_the_worker_hands_the_job_back_and_ends(folder: Path, url: str, signals: int) -> None:
     (folder / "jobs.py").write_text(APP)
@@ -52,10 +43,10 @@ def test_the_worker_hands_the_job_back_and_ends(folder: Path, url: str, signals:
             text=True,
         )
         try:
-            until(lambda: bool(app.jobs(state="running")))
-            for _ in range(signals):
-                process.send_signal(signal.SIGTERM)
-                time.sleep(0.2)
+            wait_until(lambda: app.jobs(state="running"))
+            # Two of a kind would be one to a process that had no time in between.
+            for number in (signal.SIGTERM, signal.SIGINT)[:signals]:
+                process.send_signal(number)
             _, said = process.communicate(timeout=PATIENCE_SECONDS)
         finally:
             process.kill()
@@ -81,7 +72,7 @@ def test_a_handler_that_outlived_its_timeout_does_not_keep_the_process(
             text=True,
         )
         try:
-            until(lambda: bool(app.jobs(state="failed")))
+            wait_until(lambda: app.jobs(state="failed"))
             process.send_signal(signal.SIGTERM)
             _, said = process.communicate(timeout=PATIENCE_SECONDS)
         finally:
