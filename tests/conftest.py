@@ -1,3 +1,4 @@
+import os
 import shlex
 import shutil
 import signal
@@ -25,6 +26,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 for _ignored in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(_ignored, signal.SIG_DFL)
 
+
+# Nothing of the caller's: a store, a key, or a proxy that would be asked for this very machine.
+for _name in ("ONCELY_URL", "ONCELY_API_KEY", "ONCELY_PUSH_ALLOW", "ONCELY_REDACT"):
+    os.environ.pop(_name, None)
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 
 # What an example takes depends on what else the machine does.
 hypothesis.settings.register_profile(

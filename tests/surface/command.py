@@ -15,7 +15,13 @@ from oncely import Oncely
 from oncely.store.claim import Claimed, claim
 from oncely.store.deliver import Settlement, settle
 from oncely.store.sql import EngineName, Library
+from tests.waiting import PATIENCE_SECONDS
 
+LOOKS = (
+    *("COLUMNS", "LINES", "TERM", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+    *("PYTHONIOENCODING", "PYTHONWARNINGS"),
+)
+"""What changes how an output looks, whatever the program."""
 SCRIPT = Path(sys.executable).parent / "oncely"
 
 
@@ -43,11 +49,10 @@ def migrations(url: str) -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """Nothing that changes the output: no colours, no width, no store of the caller's."""
-    unwanted = ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE")
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name not in unwanted and not name.startswith("ONCELY_")
+        if name not in LOOKS and not name.startswith("ONCELY_")
     }
     return {**kept, "PATH": f"{SCRIPT.parent}{os.pathsep}{kept.get('PATH', '')}", **more}
 
@@ -61,7 +66,7 @@ def run(*args: str, cwd: Path, stdin: str = "", **env: str) -> Done:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 
@@ -82,7 +87,7 @@ def on_terminal(*args: str, cwd: Path, columns: int = 80, typed: str = "") -> Do
     os.write(leader, typed.encode())
     said = b""
     try:
-        while select.select([leader], [], [], 60)[0]:
+        while select.select([leader], [], [], PATIENCE_SECONDS)[0]:
             try:
                 data = os.read(leader, 65_536)
             except OSError:  # Linux says so when the other side is closed
@@ -90,7 +95,7 @@ def on_terminal(*args: str, cwd: Path, columns: int = 80, typed: str = "") -> Do
             if not data:
                 break
             said += data
-        return Done(process.wait(60), said.decode().replace("\r\n", "\n"), "")
+        return Done(process.wait(PATIENCE_SECONDS), said.decode().replace("\r\n", "\n"), "")
     finally:
         os.close(leader)
         process.kill()

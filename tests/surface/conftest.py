@@ -4,7 +4,14 @@ from pathlib import Path
 import pytest
 
 from oncely.surface.cli.program import run as run_here
-from tests.surface.command import Command, Done, run
+from tests.surface.command import LOOKS, Command, Done, run
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the terminal of whoever runs the tests is like."""
+    for name in LOOKS:
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from oncely import NewJob, Oncely, Retry
 from oncely.model.token import SCOPES
 from oncely.store import deliver
 from tests.engine.steps import let_days_pass, sql
-from tests.surface.http.server import Client, in_thread, running
+from tests.surface.http import server
+from tests.surface.http.server import Client, in_thread
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 A_MINUTE = 60 / 86_400
@@ -189,7 +190,7 @@ def test_a_claim_that_nobody_waits_for_any_more_takes_nothing(app: Oncely) -> No
         "POST /v1/queues/default/claim HTTP/1.1\r\nHost: localhost\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    with running(app) as served:
+    with server.running(app) as served:
         port = int(served.url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as impatient:
             impatient.sendall(head.encode() + body)
