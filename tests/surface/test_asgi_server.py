@@ -3,8 +3,7 @@
 import json
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from oncely import InProgress, Oncely
 from tests.engine.steps import let_days_pass, sql
 from tests.surface.asgi_server import Server, serve
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -36,14 +36,9 @@ def post(server: Server, order: str = "1", *, key: str = "k", path: str = "/char
         server.url + path,
         json={"order": order},
         headers={"Idempotency-Key": key},
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         verify=False,  # no certificates have to be read for it
     )
-
-
-def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        time.sleep(0.01)
 
 
 def lines(charges: Path) -> list[str]:
@@ -80,7 +75,7 @@ def begin(pool: ThreadPoolExecutor, server: Server, charges: Path, gate: Path) -
     """A charge that has been made, and whose response waits for the gate."""
     before = len(lines(charges))
     running = pool.submit(post, server, path=f"/charge?gate={gate}")
-    until(lambda: len(lines(charges)) > before)
+    wait_until(lambda: len(lines(charges)) > before)
     return running
 
 
@@ -189,7 +184,7 @@ def test_a_client_that_hangs_up_gets_the_response_when_it_comes_again(
         with socket.create_connection((where.hostname, where.port)) as client:
             head = f"POST {path} HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\n"
             client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            until(lambda: lines(charges) != [])
+            wait_until(lambda: lines(charges) != [])
         gate.touch()
         answers = [post(server, path=path)]
         while answers[-1].status_code == 409:

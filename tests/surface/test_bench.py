@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from oncely.surface.cli.bench.measures import MEASURES
 from oncely.surface.cli.bench.plot import Bar, chart
 from oncely.surface.cli.bench.tap import tapped
 from tests.surface.command import SCRIPT, Command, environment
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 COSTS = {"round_trips", "wal_bytes", "index_entries", "disk_bytes"}
 
@@ -106,12 +106,9 @@ def test_bad_input_is_one_line(here: Command, folder: Path, args: list[str], tol
 def test_nothing_is_left_after_an_interrupt(postgres_url: str, folder: Path) -> None:
     command = [str(SCRIPT), "bench", "--only", "drain", "--url", postgres_url]
     with subprocess.Popen(command, cwd=folder, env=environment()) as process:
-        deadline = time.monotonic() + 60
-        while not schemas(postgres_url) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert schemas(postgres_url)
+        wait_until(lambda: schemas(postgres_url))
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(PATIENCE_SECONDS) == 130
     assert schemas(postgres_url) == set()
 
 

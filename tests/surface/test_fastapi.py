@@ -1,8 +1,6 @@
 """`IdempotencyMiddleware` around a FastAPI app, in a real server."""
 
 import signal
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from oncely import Oncely
 from tests.engine.steps import let_days_pass
 from tests.surface.asgi_server import Server, serve
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 MODULE = "tests.surface.fastapi_server"
 
@@ -26,12 +25,9 @@ def charges(tmp_path: Path) -> Path:
 
 def post(server: Server, body: Any, key: str | None = "k", path: str = "/charge") -> Any:
     headers = {} if key is None else {"Idempotency-Key": key}
-    return httpx2.post(server.url + path, json=body, headers=headers, timeout=60, verify=False)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        time.sleep(0.01)
+    return httpx2.post(
+        server.url + path, json=body, headers=headers, timeout=PATIENCE_SECONDS, verify=False
+    )
 
 
 def test_a_route_runs_once_with_its_model_its_dependency_and_what_follows(
@@ -44,7 +40,7 @@ def test_a_route_runs_once_with_its_model_its_dependency_and_what_follows(
         assert "Idempotent-Replayed" not in first.headers
         assert again.headers["Idempotent-Replayed"] == "true"
         assert again.json() == first.json()
-        until(lambda: len(charges.read_text().splitlines()) == 2)
+        wait_until(lambda: len(charges.read_text().splitlines()) == 2)
         assert charges.read_text().splitlines() == ["1", "after 1"]
 
         refusals = [post(server, {"order": "2"}), post(server, {"order": "1"}, key=None)]
@@ -71,7 +67,7 @@ def test_a_server_that_is_killed_in_a_route_leaves_a_doubt_that_is_shown(
     with ThreadPoolExecutor(1) as pool:
         with serve(app.url, charges, module=MODULE) as server:
             running = pool.submit(post, server, {"order": "1"}, path=path)
-            until(lambda: charges.read_text() != "")
+            wait_until(lambda: charges.read_text() != "")
             assert post(server, {"order": "1"}, path=path).json()["code"] == "request_in_flight"
             server.end(signal.SIGKILL)
             with pytest.raises(httpx2.TransportError):

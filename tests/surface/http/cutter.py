@@ -6,6 +6,8 @@ import threading
 from contextlib import suppress
 from typing import Self
 
+from tests.waiting import PATIENCE_SECONDS
+
 
 class Cutter:
     """`with Cutter(url) as cutter:` gives `cutter.url`. The server has carried out what it
@@ -35,7 +37,7 @@ class Cutter:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            with client, socket.create_connection(self._server, timeout=30) as server:
+            with client, socket.create_connection(self._server, timeout=PATIENCE_SECONDS) as server:
                 self._serve(client, server)
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:

@@ -20,6 +20,7 @@ from oncely.model.push import secret_bytes, sign
 from tests.cluster import Cluster
 from tests.services import CURL, NODE, programs
 from tests.surface.http.server import Client, as_process
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 EXAMPLES = Path(__file__).parents[3] / "examples/http"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -46,7 +47,7 @@ class Served:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
         )
 
     def said(self, name: str, *args: str) -> Any:
@@ -154,9 +155,13 @@ def test_what_is_published_reaches_the_receiver(served: Served, name: str, tmp_p
     with receiving(name, place) as url, Client(served.url, served.key) as client:
         assert served.said("push.sh", url)["push"]["url"] == url
         job_id = served.said("publish.py", number, "4999")["id"]
-        while (job := client.get(f"/v1/jobs/{job_id}").json())["state"] != "completed":
+
+        def ended() -> bool:
+            job = client.get(f"/v1/jobs/{job_id}").json()
             assert job["state"] != "failed", job
-            time.sleep(0.02)
+            return bool(job["state"] == "completed")
+
+        wait_until(ended)
     assert CHARGES[name](place)[number] == 4999
     served.app.set_queue("payments", push=None)
 

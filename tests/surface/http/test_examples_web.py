@@ -18,6 +18,7 @@ import pytest
 from oncely import Oncely
 from tests.engine.steps import engine_of, sql
 from tests.surface.command import environment
+from tests.waiting import PATIENCE_SECONDS
 
 EXAMPLES = Path(__file__).parents[3] / "examples/web"
 COMMANDS = {
@@ -54,7 +55,7 @@ def shop(app: Oncely, name: str) -> Iterator[httpx2.Client]:
             assert line, said
             said += line
         threading.Thread(target=process.stdout.read, daemon=True).start()
-        with httpx2.Client(base_url=found[0], trust_env=False, timeout=30) as client:
+        with httpx2.Client(base_url=found[0], trust_env=False, timeout=PATIENCE_SECONDS) as client:
             yield client
 
 
@@ -85,9 +86,9 @@ def test_an_order_and_its_job_are_stored_together_or_not_at_all(app: Oncely, nam
     [job] = app.jobs()
     if engine_of(app) == "sqlite":  # once for each app: it costs a process
         with running(app, "oncely.surface.cli", "worker", f"{name}:jobs") as worker:
-            assert app.result(job.job_id, timeout=30) == "charged order 1"
+            assert app.result(job.job_id, timeout=PATIENCE_SECONDS) == "charged order 1"
             os.kill(worker.pid, signal.SIGTERM)
-            worker.communicate(timeout=30)
+            worker.communicate(timeout=PATIENCE_SECONDS)
         assert worker.returncode == 0
 
 

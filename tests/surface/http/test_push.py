@@ -1,7 +1,5 @@
 """Push through the server: set over HTTP, delivered by it, acknowledged over HTTP."""
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from oncely import Oncely, Push, PushRefused, PushTarget
 from tests.engine.push_receiver import Receiver, receiver, status
 from tests.surface.http.server import Client, in_thread
+from tests.waiting import wait_until
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -16,12 +15,6 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 @pytest.fixture(autouse=True)
 def _loopback_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONCELY_PUSH_ALLOW", "127.0.0.0/8")
-
-
-def wait_for(reached: Callable[[], Any]) -> Any:
-    while not (found := reached()):
-        time.sleep(0.01)
-    return found
 
 
 def put(client: Client, there: Receiver, mode: str = "sync", **policy: Any) -> Any:
@@ -40,10 +33,11 @@ def test_what_is_published_arrives(client: Client) -> None:
         assert told.json()["push"] == {"url": there.url, "mode": "sync"}
         assert SECRET not in client.get("/v1/queues/hooks").text + client.get("/v1/queues").text
         job_id = client.publish("hooks", {"n": 1}, kind="order.paid").json()["id"]
-        [request] = wait_for(lambda: there.requests)
+        wait_until(lambda: there.requests)
+        [request] = there.requests
         assert request.job["id"] == request.headers["webhook-id"] == job_id
         assert request.job["payload"] == {"n": 1}
-        wait_for(lambda: state_of(client, job_id) == "completed")
+        wait_until(lambda: state_of(client, job_id) == "completed")
 
 
 REFUSED: list[tuple[Any, str]] = [
@@ -68,7 +62,7 @@ def test_a_target_that_cannot_be_is_refused_and_nothing_is_set(client: Client) -
 
 def accepted(client: Client, there: Receiver, number: int = 1) -> Any:
     """The request of an execution that the server knows to be accepted."""
-    wait_for(lambda: len(there.requests) == number)
+    wait_until(lambda: len(there.requests) == number)
     return there.requests[-1].job
 
 
@@ -85,9 +79,7 @@ def test_a_receiver_in_mode_ack_says_later_how_it_ended(client: Client) -> None:
         put(client, there, "ack", ackTimeout=600)
         for n, (verb, body, state) in enumerate(ENDS, 1):
             job_id = client.publish("hooks").json()["id"]
-            while len(there.requests) < n:
-                time.sleep(0.01)
-            says = {"executionId": there.requests[-1].job["executionId"], **body}
+            says = {"executionId": accepted(client, there, n)["executionId"], **body}
             for _ in range(2):  # the same again is 200 too
                 told = client.post(f"/v1/jobs/{job_id}/{verb}", json=says)
                 assert told.status_code == 200, told.text

@@ -1,7 +1,6 @@
 """The `oncely` command against a server."""
 
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from oncely import Oncely
 from tests.surface.command import SCRIPT, Done, environment, run
 from tests.surface.http.server import in_thread
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def worker(*args: str, cwd: Path) -> Iterator[None]:
     try:
         yield
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     finally:
         process.kill()
         process.wait()
@@ -52,8 +52,7 @@ def test_the_commands_work_against_a_server(sqlite_url: str, tmp_path: Path) -> 
         assert (good["inserted"], again["inserted"]) == (True, False)
         bad = oncely("enqueue", "bad", "2").json()
         with worker("shop:app", "--url", url, "--api-key", key, cwd=tmp_path):
-            while any(job.state in ("pending", "running") for job in app.jobs()):
-                time.sleep(0.05)
+            wait_until(lambda: {job.state for job in app.jobs()} == {"completed", "failed"})
         listed = {job["job_id"]: job["state"] for job in oncely("jobs").json()}
         assert listed == {good["job_id"]: "completed", bad["job_id"]: "failed"}
         assert oncely("show", good["job_id"]).json()["result"] == {"a": 1}

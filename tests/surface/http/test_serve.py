@@ -5,8 +5,6 @@ import os
 import signal
 import socket
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,13 +14,9 @@ from oncely.surface.http.run import listen
 from tests.engine.steps import claim_one, let_days_pass
 from tests.surface.command import Command
 from tests.surface.http.server import Client, as_process
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 KEY = r"oncely_[0-9a-f]{12}_[0-9A-Za-z]{43}\n"
-
-
-def until(happened: Callable[[], object]) -> None:
-    while not happened():
-        time.sleep(0.02)
 
 
 def test_a_key_is_printed_once_and_alone(at: Command, app: Oncely) -> None:
@@ -115,7 +109,7 @@ def test_small_answers_are_sent_at_once() -> None:
 def test_several_processes_share_the_work_and_all_stop(url: str, app: Oncely) -> None:
     with as_process(url, "--processes", "2") as server:
         with Client(server.url) as client:
-            until(lambda: client.get("/readyz").status_code == 200)
+            wait_until(lambda: client.get("/readyz").status_code == 200)
 
         def publish(n: int) -> None:
             with Client(server.url) as client:
@@ -130,7 +124,7 @@ def test_several_processes_share_the_work_and_all_stop(url: str, app: Oncely) ->
         children = children_of(server.process.pid)
         assert len(children) == 2
         os.kill(children[0], signal.SIGKILL)
-        until(lambda: len(set(children_of(server.process.pid)) - set(children)) == 1)
+        wait_until(lambda: len(set(children_of(server.process.pid)) - set(children)) == 1)
         with Client(server.url) as client:
             assert client.publish("q", "after").status_code == 201
         children = children_of(server.process.pid)
@@ -150,20 +144,19 @@ def test_what_is_under_way_comes_to_its_end_when_it_is_told_to_stop(url: str, ap
     """A request whose body is half sent when the signal comes is still answered."""
     body = b'{"payload": 1, "idempotencyKey": "k:1"}'
     with as_process(url) as server:
-        with Client(server.url) as idle:
-            assert idle.get("/readyz").status_code == 200
-            host, _, port = server.url.removeprefix("http://").partition(":")
-            with socket.create_connection((host, int(port)), timeout=30) as connection:
-                head = "POST /v1/queues/q/jobs HTTP/1.1\r\nHost: [::]\r\nX-Request-Id: half\r\n"
-                kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-                connection.sendall(f"{head}{kind}".encode() + body[:10])
-                until(lambda: idle.get("/healthz").status_code == 200)
-                server.process.send_signal(signal.SIGTERM)
-                until(lambda: refuses(host, int(port)))
-                time.sleep(0.5)  # A server that does not wait for it would be gone by then.
-                connection.sendall(body[10:])
-                answer = connection.recv(65_536)
-            assert answer.startswith(b"HTTP/1.1 201"), answer
+        with open_line(server.url) as half, open_line(server.url) as idle:
+            head = "POST /v1/queues/q/jobs HTTP/1.1\r\nHost: [::]\r\nX-Request-Id: half\r\n"
+            kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            half.sendall(f"{head}{kind}".encode() + body[:10])
+            # It is sent later, so what it follows has been read when it is answered.
+            idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: [::]\r\n\r\n")
+            assert idle.recv(65_536).startswith(b"HTTP/1.1 200")
+            server.process.send_signal(signal.SIGTERM)
+            # A server that stops first closes the lines on which nothing is under way.
+            assert idle.recv(65_536) == b""
+            half.sendall(body[10:])
+            answer = half.recv(65_536)
+        assert answer.startswith(b"HTTP/1.1 201"), answer
         code, log = server.wait()
     assert code == 0
     assert "Traceback" not in log
@@ -172,12 +165,9 @@ def test_what_is_under_way_comes_to_its_end_when_it_is_told_to_stop(url: str, ap
     assert len(app.jobs()) == 1
 
 
-def refuses(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=5).close()
-    except OSError:
-        return True
-    return False
+def open_line(url: str) -> socket.socket:
+    host, _, port = url.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
 
 
 def test_a_server_keeps_its_store_in_order(url: str, app: Oncely) -> None:
@@ -186,4 +176,4 @@ def test_a_server_keeps_its_store_in_order(url: str, app: Oncely) -> None:
     claim_one(app, "q")
     let_days_pass(app, 1)
     with as_process(url):
-        until(lambda: app.jobs(state="pending"))
+        wait_until(lambda: app.jobs(state="pending"))

@@ -1,13 +1,12 @@
 """A trace crosses HTTP: in with a request, out with a claim or a push. The server has no spans."""
 
-import time
-
 import pytest
 
 from oncely import Context, NewJob, Oncely
 from oncely.flow.trace import carrying, current
 from tests.engine.push_receiver import receiver
 from tests.surface.http.server import Client
+from tests.waiting import wait_until
 
 COMES_IN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 ANOTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-1111111111111111-01"
@@ -38,12 +37,10 @@ def test_what_comes_with_a_request_goes_out_with_the_push(
         push = {"url": there.url, "secret": SECRET, "mode": "sync"}
         client.put("/v1/queues/hooks", json={"push": push})
         client.post("/v1/queues/hooks/jobs", json={"payload": 1}, headers={"traceparent": COMES_IN})
-        while not there.requests:
-            time.sleep(0.01)
+        wait_until(lambda: there.requests)
         assert there.requests[0].headers["traceparent"] == COMES_IN
         client.publish("hooks", 2)
-        while len(there.requests) < 2:
-            time.sleep(0.01)
+        wait_until(lambda: len(there.requests) == 2)
         assert "traceparent" not in there.requests[1].headers
 
 
