@@ -237,6 +237,9 @@ def test_who_is_told_to_stop_hands_back_at_once_what_it_has_not_begun(app: Oncel
         wait_until(lambda: not it.in_hand(), "it hands back what it has not begun")
         wait_until(lambda: sorted(leased(app)) == sorted(it.begun), "what has ended is settled")
         assert all(untouched(app, job_id) for job_id in hand)
+        # Before it is told to stop again, which gives no grace.
+        it.let_go()
+        wait_until(lambda: leased(app) == [], "what was begun ends")
     assert [found(app, job_id).state for job_id in it.begun] == ["completed"] * PLACES
     assert len(it.begun) == PLACES
 
