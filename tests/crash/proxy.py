@@ -169,8 +169,10 @@ def back_at_the_first_wait(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> lis
     next_wait = drive._next_wait
 
     def relent_and_wait(*args: Any) -> float:
-        waits.append(next_wait(*args))
-        proxy.relent()
+        try:
+            waits.append(next_wait(*args))
+        finally:
+            proxy.relent()
         return waits[-1]
 
     monkeypatch.setattr(drive, "_next_wait", relent_and_wait)
