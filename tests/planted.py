@@ -35,8 +35,7 @@ RUN_SECONDS = 1800
 """A bound against a run of pytest that never ends. To reach it is an error, and no catch."""
 PYTEST = (
     *(sys.executable, "-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider"),
-    # What hangs may hang again while it is ended in order, so the whole process ends.
-    *("--timeout", str(TEST_SECONDS), "--timeout-method", "thread"),
+    *("--timeout", str(TEST_SECONDS)),
 )
 RESULT = re.compile(r"^(\S+::.+?) (PASSED|FAILED|ERROR)\b", re.MULTILINE)
 UNDER_WAY = re.compile(r"^(\S+::.+?) \++ Timeout \++$", re.MULTILINE)
