@@ -18,7 +18,7 @@ def effect(folder: Path, key: str) -> str:
 
 def hold(url: str, folder: Path, lease_seconds: float, renew_seconds: float) -> None:
     """One call of each verb at once, under a key that is its name; each entry is renewed so often,
-    and not after a third of the lease."""
+    and not after a third of the lease. The file `turns` grows by a byte after each turn."""
 
     def slow(key: str) -> str:
         value = effect(folder, key)
@@ -30,6 +30,15 @@ def hold(url: str, folder: Path, lease_seconds: float, renew_seconds: float) -> 
     with Ledger(url, lease_seconds=lease_seconds) as ledger, ThreadPoolExecutor() as threads:
         holder: Any = ledger._holder
         holder._every_seconds = renew_seconds
+        next_turn = holder._next
+        (folder / "turns").touch()
+
+        def note_and_go_on() -> Any:
+            with (folder / "turns").open("a") as file:
+                file.write(".")
+            return next_turn()
+
+        holder._next = note_and_go_on
         calls: list[Any] = [
             threads.submit(getattr(ledger, verb), verb, slow, verb) for verb in VERBS
         ]
