@@ -152,8 +152,13 @@ def test_what_is_under_way_comes_to_its_end_when_it_is_told_to_stop(url: str, ap
             idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: [::]\r\n\r\n")
             assert idle.recv(65_536).startswith(b"HTTP/1.1 200")
             server.process.send_signal(signal.SIGTERM)
-            # A server that stops first closes the lines on which nothing is under way.
+            # A server that stops first closes the lines on which nothing is under way. Then it
+            # looks at the others, again and again.
             assert idle.recv(65_536) == b""
+            seen = looks(server.process.pid) + 10
+            wait_until(
+                lambda: looks(server.process.pid) >= seen or server.process.poll() is not None
+            )
             half.sendall(body[10:])
             answer = half.recv(65_536)
         assert answer.startswith(b"HTTP/1.1 201"), answer
@@ -163,6 +168,12 @@ def test_what_is_under_way_comes_to_its_end_when_it_is_told_to_stop(url: str, ap
     lines = [json.loads(line) for line in log.splitlines()]
     assert [line["status"] for line in lines if line.get("request_id") == "half"] == [201]
     assert len(app.jobs()) == 1
+
+
+def looks(pid: int) -> int:
+    """How often the process had nothing more to do and slept."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def open_line(url: str) -> socket.socket:
