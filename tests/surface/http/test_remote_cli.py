@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from oncely import Oncely
-from tests.surface.command import SCRIPT, Done, environment, run
+from tests.surface.command import SCRIPT, Command, Done, environment, run
 from tests.surface.http.server import in_thread
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
@@ -28,7 +30,9 @@ def worker(*args: str, cwd: Path) -> Iterator[None]:
         process.wait()
 
 
-def test_the_commands_work_against_a_server(sqlite_url: str, tmp_path: Path) -> None:
+def test_the_commands_work_against_a_server(
+    sqlite_url: str, tmp_path: Path, here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = Oncely(sqlite_url)
     key = app.create_token(["publish", "read", "work", "admin"]).key
     (tmp_path / "shop.py").write_text(
@@ -44,9 +48,12 @@ def test_the_commands_work_against_a_server(sqlite_url: str, tmp_path: Path) -> 
     with app, in_thread(app) as url:
 
         def oncely(*args: str, api_key: str = key) -> Done:
-            return run(*args, "--json", cwd=tmp_path, ONCELY_URL=url, ONCELY_API_KEY=api_key)
+            monkeypatch.setenv("ONCELY_URL", url)
+            monkeypatch.setenv("ONCELY_API_KEY", api_key)
+            return here(*args, "--json")
 
-        good = oncely("enqueue", "good", '{"a": 1}', "--idempotency-key", "one").json()
+        enqueue = ("enqueue", "good", '{"a": 1}', "--idempotency-key", "one", "--json")
+        good = run(*enqueue, cwd=tmp_path, ONCELY_URL=url, ONCELY_API_KEY=key).json()
         again = oncely("enqueue", "good", '{"a": 1}', "--idempotency-key", "one").json()
         assert good["job_id"] == again["job_id"]
         assert (good["inserted"], again["inserted"]) == (True, False)
@@ -64,7 +71,9 @@ def test_the_commands_work_against_a_server(sqlite_url: str, tmp_path: Path) -> 
         refused = oncely("jobs", api_key="wrong")
         assert refused.code == 1
         assert "AccessRefused" in refused.err
-        option = run("jobs", "--url", url, "--api-key", key, "--json", cwd=tmp_path)
+        monkeypatch.delenv("ONCELY_URL")
+        monkeypatch.delenv("ONCELY_API_KEY")
+        option = here("jobs", "--url", url, "--api-key", key, "--json")
         assert len(option.json()) == 2
         told = oncely("migrate")
         assert told.code == 1, told
