@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.services import CHROMIUM, programs
+from tests.waiting import PATIENCE_SECONDS
 
 
 @contextmanager
@@ -15,6 +16,8 @@ def running() -> Iterator[Browser]:
     options = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.getuid() == 0 else [])]
     [path] = programs(CHROMIUM)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=options)
+        browser = playwright.chromium.launch(
+            executable_path=path, args=options, timeout=PATIENCE_SECONDS * 1000
+        )
         yield browser
         browser.close()
