@@ -5,7 +5,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncely import InvalidInput
@@ -81,7 +81,6 @@ MOMENTS = st.floats(0, 3 * 366 * 86_400).map(
 )
 
 
-@settings(deadline=None)
 @given(EXPRESSIONS, st.sampled_from(ZONES), MOMENTS)
 def test_ticks_rise_and_do_not_depend_on_when_they_are_asked_for(
     expression: str, zone: str, moment: datetime
@@ -96,7 +95,6 @@ def test_ticks_rise_and_do_not_depend_on_when_they_are_asked_for(
     assert first.microsecond == 0
 
 
-@settings(deadline=None)
 @given(EXPRESSIONS, st.sampled_from(ZONES), MOMENTS, st.floats(0, 2 * 86_400))
 def test_the_latest_tick_is_the_last_one_that_counting_finds(
     expression: str, zone: str, since: datetime, seconds: float
@@ -165,7 +163,6 @@ def test_an_unknown_time_zone_is_refused(zone: object) -> None:
         Cron("* * * * *", zone)
 
 
-@settings(deadline=None)
 @given(st.text("0123456789*/,-#LW MON", max_size=30))
 def test_whatever_is_written_it_is_a_schedule_or_a_clear_error(expression: str) -> None:
     try:
