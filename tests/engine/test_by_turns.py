@@ -149,11 +149,27 @@ def test_what_the_one_beside_settles_while_the_worker_stops_is_settled_once(
     store: PutBetween,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Under limits it claims nothing. It goes on after the other one has come to its end."""
+    """Under limits it claims nothing. It goes on after the other one has come to its end, and what
+    is left is settled after that."""
     app.set_queue("default", concurrency=100_000)
     beside = 0
-    pumped = threading.Event()
-    pump = worker._pump
+    pumped, settled = threading.Event(), threading.Event()
+    ask, pump, wind_down = worker._store.ask, worker._pump, worker._wind_down
+
+    async def ask_late(make: Callable[[bool], Plan[Any]], access: Access = "transaction") -> Any:
+        if access != "write" or asyncio.current_task() is not worker._beside:
+            return await ask(make, access)
+
+        def late(again: bool) -> Plan[Any]:
+            nonlocal beside
+            beside += 1
+            worker.stop()
+            assert pumped.wait(PATIENCE_SECONDS)
+            answer = yield from make(again)
+            settled.set()
+            return answer
+
+        return await ask(late, access)
 
     async def pump_and_tell(until_idle: bool) -> None:
         try:
@@ -161,15 +177,14 @@ def test_what_the_one_beside_settles_while_the_worker_stops_is_settled_once(
         finally:
             pumped.set()
 
-    def met(under_way: int) -> None:
-        nonlocal beside
-        if under_way == 2:
-            beside += 1
-            worker.stop()
-            assert pumped.wait(PATIENCE_SECONDS)
+    async def wind_down_late() -> None:
+        assert await asyncio.to_thread(settled.wait, PATIENCE_SECONDS)
+        await wind_down()
 
+    monkeypatch.setattr(worker._store, "ask", ask_late)
     monkeypatch.setattr(worker, "_pump", pump_and_tell)
-    store(met)
+    monkeypatch.setattr(worker, "_wind_down", wind_down_late)
+    store(lambda _: None)
     worker.run()
     assert beside
     assert max(ran.values()) == 1
