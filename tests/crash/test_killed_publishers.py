@@ -4,8 +4,9 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import wait
 from pathlib import Path
+from typing import cast
 
 from oncely import Oncely
 from tests.crash.checker import Census, check, connect
@@ -47,17 +48,20 @@ class Publisher:
         """However quick it is: it is let do so much in one life, and no more."""
         return (len(self.batches) - 1) // (2 * MOST_AT_ONCE - 1)
 
-    def live(self) -> None:
-        """Until it is done. A process that ended by itself must have done its work."""
-        while self._ended() != 0:
-            assert self._process.exitcode == -signal.SIGALRM, f"a publisher failed, see: {self.log}"
-            self.kills += 1
-            self._start()
+    @property
+    def sentinel(self) -> int:
+        """Ready when the process has ended."""
+        return self._process.sentinel
 
-    def _ended(self) -> int:
-        self._process.join(PATIENCE_SECONDS)
-        assert self._process.exitcode is not None, f"neither done nor killed, see: {self.log}"
-        return self._process.exitcode
+    def goes_on(self) -> bool:
+        """In another process. One that ended by itself must have done its work."""
+        self._process.join()
+        if self._process.exitcode == 0:
+            return False
+        assert self._process.exitcode == -signal.SIGALRM, f"a publisher failed, see: {self.log}"
+        self.kills += 1
+        self._start()
+        return True
 
     def end(self) -> None:
         self._process.kill()
@@ -65,9 +69,16 @@ class Publisher:
 
 
 def kill_until_done(publishers: Sequence[Publisher]) -> int:
+    """In one thread: who starts a process also asks after the end of all others, and of two who ask
+    at once only one is told how a process has ended."""
+    living = {publisher.sentinel: publisher for publisher in publishers}
     try:
-        with ThreadPoolExecutor(len(publishers)) as threads:
-            list(threads.map(Publisher.live, publishers))
+        while living:
+            ended = wait(list(living), PATIENCE_SECONDS)
+            assert ended, f"neither done nor killed, see: {[each.log for each in living.values()]}"
+            for publisher in [living.pop(cast(int, sentinel)) for sentinel in ended]:
+                if publisher.goes_on():
+                    living[publisher.sentinel] = publisher
     finally:
         for publisher in publishers:
             publisher.end()
