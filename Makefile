@@ -44,7 +44,7 @@ QUICK := tests/unit $(addprefix tests/engine/test_, enqueue.py idempotency_keys.
 	tests/prove/test_testing.py
 
 check: lint ## lint, types, and the shortest tests of each kind: after every change
-	$(PYTEST) $(QUICK) $(ARGS)
+	$(BIN)/pytest -n 2 --dist worksteal $(QUICK) $(ARGS)
 
 test: services lint ## everything: before a change lands
 	$(PYTEST) $(ARGS)
