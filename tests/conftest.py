@@ -13,6 +13,7 @@ from oncely import Oncely
 from tests import services
 from tests.cluster import Cluster
 from tests.crash.load import TORTURE
+from tests.order import longest_first
 from tests.scratch import use_memory
 from tests.seed import VARIABLE, seed
 from tests.spares import Spares
@@ -72,11 +73,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes long is left to `make torture`."""
+    """What takes very long is left to `make torture`."""
     if TORTURE == 1:
         left = [item for item in items if item.get_closest_marker("torture")]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
+    longest_first(items)
 
 
 MIGRATING = {"app", "at", "migrated"}
