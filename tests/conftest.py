@@ -1,3 +1,4 @@
+import gc
 import os
 import shlex
 import shutil
@@ -64,6 +65,13 @@ def pytest_runtest_makereport(
         command = f"{torture}{VARIABLE}={seed()} .venv/bin/pytest {shlex.quote(item.nodeid)}"
         report.sections.append(("to run it alone", command))
     return report
+
+
+def pytest_collection_finish() -> None:
+    """The modules and the tests stay until the end: the collector need not go through them again
+    and again, and forks need not copy them for that."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
