@@ -58,7 +58,11 @@ fsync = on
 full_page_writes = on
 max_wal_size = 256MB
 logging_collector = off
+dynamic_shared_memory_type = mmap
 """
+# In /dev/shm, where it would be otherwise, some containers have next to no room.
+WHEEL_INITDB = ("--set=dynamic_shared_memory_type=mmap",)
+"""Before PostgreSQL 16 that cannot be said to initdb."""
 
 # Reads until our end of the pipe closes, which the system does even for a process killed with
 # SIGKILL; then stops the server and removes its folder. $1: the server's process, $2: the folder.
@@ -261,6 +265,7 @@ class Cluster:
             initdb = self._spawn(
                 *("initdb", f"--pgdata={data}", "--username=postgres", "--auth=trust"),
                 *("--encoding=UTF8", f"--locale={locale}", "--no-sync", "--no-instructions"),
+                *(WHEEL_INITDB if self.from_wheel else ()),
                 output=subprocess.PIPE,
             )
             with initdb:

@@ -8,6 +8,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -22,7 +23,7 @@ import sqlalchemy
 
 from oncely import Context, Defer, Oncely, Retry
 from oncely.model.errors import InvalidInput
-from oncely.prove import Report, Table, prove
+from oncely.prove import Report, Table, copies, prove
 from oncely.prove.world import WorldItem
 from tests.waiting import PATIENCE_SECONDS
 
@@ -362,3 +363,11 @@ def test_a_clock_that_was_imported_by_its_name_is_moved(bench: Bench) -> None:
     report = bench.prove(once_a_day, schedule="late@2")
     assert [each.verdict for each in report.violations] == ["doubled"]
     assert report.clocks == []
+
+
+def test_memory_without_room_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container has little of it, and a file system of the kernel's has none at all."""
+    monkeypatch.setattr(copies, "_MEMORY", Path("/proc"))
+    made = copies.Copies()
+    made.close()
+    assert made._folder.parent == Path(tempfile.gettempdir())

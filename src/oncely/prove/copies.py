@@ -22,6 +22,8 @@ from oncely.prove.watch import knowing
 FOLDER: Final = "oncely-prove-"
 """How the name of the folder of a proof begins."""
 _MEMORY: Final = Path("/dev/shm")
+_ROOM_BYTES: Final = 1024**3
+"""With less room the copies go to the disk: a container has 64 MB of such memory, or none."""
 _SIDES: Final = ("-wal", "-shm", "-journal")
 _REAL: Final[tuple[Any, ...]] = (sqlite3.connect,)
 """In a tuple, where the children do not find it to replace it."""
@@ -31,8 +33,7 @@ class Copies:
     """`file` and `conninfo` are asked in the children, by the libraries that open connections."""
 
     def __init__(self) -> None:
-        place = _MEMORY if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) else None
-        self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=place))
+        self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=_memory_with_room()))
         for name in ("first", "now", "files"):
             (self._folder / name).mkdir()
         self.databases = Databases()
@@ -125,3 +126,9 @@ def _copy_database(source: str, target: str) -> None:
         closing(_REAL[0](target)) as other,
     ):
         one.backup(other)
+
+
+def _memory_with_room() -> Path | None:
+    if not os.access(_MEMORY, os.W_OK) or shutil.disk_usage(_MEMORY).free < _ROOM_BYTES:
+        return None
+    return _MEMORY
