@@ -23,7 +23,7 @@ from tests.waiting import PATIENCE_SECONDS
 _SSL_REQUEST = 80877103
 _GSS_REQUEST = 80877104
 
-When = Literal["before", "after", "hold", "late"]
+When = Literal["before", "after", "hold", "late", "unsynced"]
 Hook = Callable[[], None]
 
 
@@ -40,8 +40,10 @@ class Fault:
     - hold: the server has answered; the client gets the answer when the hook has returned.
     - late: the client's connection is cut; the server gets the statement when the hook has
       returned, and carries it out for nobody.
+    - unsynced: the server answers, but is not told to commit; the hook runs, and what the server
+      says after it goes to the client.
 
-    But for the last, the hook runs while the client waits. `skip` lets so many such statements
+    But for "late", the hook runs while the client waits. `skip` lets so many such statements
     pass first. `happened` is set when all is over.
     """
 
@@ -187,6 +189,8 @@ class _Session:
         self._prepared: dict[bytes, str] = {}
         self._fault: Fault | None = None
         """Set by the client's side, carried out by the server's when the answer is complete."""
+        self._client_closes = False
+        """Whether the client is to read all that the server has said before its end."""
 
     def serve(self) -> None:
         try:
@@ -229,9 +233,21 @@ class _Session:
             if fault is not None and fault.when == "late":
                 self._send_late(fault, kind, body)
                 return
+            if fault is not None and fault.when == "unsynced":
+                self._withhold_sync(fault, kind, body)
+                continue
             if fault is not None:
                 self._fault = fault
             self._server.sendall(_packed(kind, body))
+
+    def _withhold_sync(self, fault: Fault, kind: bytes, body: bytes) -> None:
+        while kind != b"S":
+            self._server.sendall(_packed(kind, body))
+            kind, body = _message(self._client)
+        self._client_closes = True
+        self._server.sendall(_packed(b"H", b""))  # a flush: the answers, and no commit
+        fault.run_hook()
+        fault.happened.set()
 
     def _send_late(self, fault: Fault, kind: bytes, body: bytes) -> None:
         messages = _packed(kind, body)
@@ -277,7 +293,11 @@ class _Session:
         except (OSError, EOFError):
             pass
         finally:
-            self._end()
+            if self._client_closes:
+                with suppress(OSError):
+                    self._client.shutdown(socket.SHUT_WR)
+            else:
+                self._end()
 
     def _carry_out(self, fault: Fault) -> None:
         if fault.when != "late":

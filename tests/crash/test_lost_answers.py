@@ -23,7 +23,8 @@ from tests.crash.checker import Census, check
 from tests.crash.fleet import thread
 from tests.crash.proxy import Fault, Proxy
 from tests.crash.publishers import Call, work
-from tests.engine.steps import claim_one
+from tests.engine import test_together as together
+from tests.engine.steps import claim_one, sql
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 ADMIT = "insert into"
@@ -422,3 +423,40 @@ def test_no_connection(direct: Oncely, how: str) -> None:
 def test_a_slow_answer_is_waited_for(direct: Oncely, proxy: Proxy, far: Oncely, shape: str) -> None:
     proxy.arm(Fault(last_statement(shape), "hold", hook=lambda: time.sleep(0.2)))
     assert_one(direct.url, SHAPES[shape].send(far))
+
+
+def end_session_before_its_commit(url: str) -> None:
+    """The one that has answered and reads on: it is told of the end of its transaction by none."""
+    with psycopg.connect(url, autocommit=True) as other:
+        reads_on = """select pg_terminate_backend(pid, 60000) from pg_stat_activity
+            where application_name = 'oncely' and state = 'active' and wait_event = 'ClientRead'
+                and datname = current_database()"""
+        wait_until(lambda: other.execute(reads_on).fetchall(), "the server has answered")
+
+
+def unsynced(text: str, direct: Oncely) -> Fault:
+    return Fault(text, "unsynced", hook=lambda: end_session_before_its_commit(direct.url))
+
+
+@shapes
+def test_a_session_that_ends_between_its_answer_and_its_commit_has_done_nothing(
+    direct: Oncely, proxy: Proxy, far: Oncely, shape: str
+) -> None:
+    fault = unsynced(ADMIT, direct)
+    proxy.arm(fault)
+    receipts = far.enqueue_many([NewJob("k", **SHAPES[shape]._asdict())]).receipts
+    assert fault.happened.wait(PATIENCE_SECONDS)
+    assert list(check(direct.url).jobs) == [receipt.job_id for receipt in receipts]
+
+
+def test_a_pipeline_that_ends_before_its_commit_has_done_nothing(
+    direct: Oncely, proxy: Proxy, far: Oncely
+) -> None:
+    direct.enqueue_many(NewJob("k", n) for n in range(3))
+    fault = unsynced("lease", direct)
+    proxy.arm(fault)
+    runs: list[bool] = []
+    together.claims(far, [together.COUNT, together.claim_one(7)], runs)
+    assert fault.happened.wait(PATIENCE_SECONDS)
+    assert runs == [False, True]
+    assert sql(direct, "select count(*) from oncely.lease") == [(1,)]

@@ -24,9 +24,9 @@ from psycopg.pq.abc import PGconn, PGresult
 from oncely.store.plan import Row, Statement, Wired
 from oncely.store.sql import Prepared
 
-_DONE: Final = pq.ExecStatus.COMMAND_OK
 _ROWS: Final = pq.ExecStatus.TUPLES_OK
 _REFUSED: Final = pq.ExecStatus.FATAL_ERROR
+_END: Final = pq.ExecStatus.PIPELINE_SYNC
 _IDLE: Final = pq.TransactionStatus.IDLE
 
 
@@ -81,10 +81,15 @@ class WireConnection(psycopg.Connection[Row]):
         for statement, prepared in parts:
             self._prepare(statement.name, prepared)
         results = self.wait(_sent(self.pgconn, parts))
+        self._check(results)
+        return [self._read(result) for result in results]
+
+    def _check(self, results: Sequence[PGresult]) -> None:
+        """A session that is ended has often answered before, and only says at last that nothing of
+        it was committed: so all that was said counts."""
         for result in results:
             if result.status == _REFUSED:
                 raise error_from_result(result, self.info.encoding)
-        return [self._read(result) for result in results]
 
     def _read(self, result: PGresult) -> list[Row]:
         if result.status != _ROWS:
@@ -101,9 +106,9 @@ class WireConnection(psycopg.Connection[Row]):
             self._known.add(statement)
 
     def _finish(self) -> int:
-        (result,) = self.wait(generators.execute(self.pgconn))
-        if result.status != _DONE:
-            raise error_from_result(result, self.info.encoding)
+        results = self.wait(generators.execute(self.pgconn))
+        self._check(results)
+        (result,) = results
         return result.command_tuples or 0
 
 
@@ -122,7 +127,14 @@ def _sent(pgconn: PGconn, parts: Sequence[tuple[Statement, Prepared]]) -> PQGen[
     results: list[PGresult] = []
     for _ in parts:
         results += yield from generators.fetch_many(pgconn)
-    yield from generators.fetch_many(pgconn)  # the end of the pipeline
+    end = yield from generators.fetch_many(pgconn)
+    if [result.status for result in end] != [_END]:
+        # The session ended after it had answered: whether it committed is not known here.
+        pgconn.finish()
+        for result in (*results, *end):
+            if result.status == _REFUSED:
+                raise error_from_result(result)
+        raise psycopg.OperationalError("the connection was lost before the end of the pipeline")
     pgconn.exit_pipeline_mode()
     return results
 
