@@ -37,7 +37,7 @@ QUEUE: Final = "oncely-prove"
 _LEASE_SECONDS: Final = 60.0
 """Long, so that a worker under proof never hears by itself that it has lost a lease."""
 _ENDLESS_TIMES: Final = 10
-"""One that moves gets so many times the patience that one gets which stands still."""
+"""A delivery that makes progress may take this many times the patience."""
 End = Literal["done", "crashed", "paused", "imports"]
 """`imports`: it asked for a library that was not watched, and must be begun anew."""
 

@@ -85,8 +85,8 @@ class WireConnection(psycopg.Connection[Row]):
         return [self._read(result) for result in results]
 
     def _check(self, results: Sequence[PGresult]) -> None:
-        """A session that is ended has often answered before, and only says at last that nothing of
-        it was committed: so all that was said counts."""
+        """PostgreSQL answers a statement before it commits it. A session that is terminated in
+        between adds an error as its last result, so every result is checked."""
         for result in results:
             if result.status == _REFUSED:
                 raise error_from_result(result, self.info.encoding)
