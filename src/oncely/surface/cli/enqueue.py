@@ -121,8 +121,6 @@ def _sentence(receipt: Receipt) -> str:
 
 def payload_from_stdin(tokens: Sequence[str]) -> list[str]:
     """`-` in the place of PAYLOAD, written so that the parser does not take it for an option."""
-    if not tokens or tokens[0] != "enqueue":
-        return list(tokens)
     before = ("", *tokens)
     return [
         _STDIN if token == "-" and (not last.startswith("-") or last in ("--json", "--")) else token

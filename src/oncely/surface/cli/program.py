@@ -5,37 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
-from typing import Any, Final
+from typing import Final
 
 from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
 
 from oncely.model.errors import InvalidInput, KeyConflict, KeyWarning, OncelyError
-from oncely.surface.cli.audit import audit
-from oncely.surface.cli.bench.command import bench
-from oncely.surface.cli.demo.command import demo
-from oncely.surface.cli.dlq import dlq
-from oncely.surface.cli.drill import drill
-from oncely.surface.cli.enqueue import enqueue, payload_from_stdin
-from oncely.surface.cli.jobs import jobs
-from oncely.surface.cli.keys import keys
-from oncely.surface.cli.prove import prove
-from oncely.surface.cli.queues import queues
-from oncely.surface.cli.requests import requests
-from oncely.surface.cli.resolve import resolve
 from oncely.surface.cli.say import Screen, complain
-from oncely.surface.cli.schedules import schedules
-from oncely.surface.cli.serve import serve
-from oncely.surface.cli.show import show
-from oncely.surface.cli.steer import cancel, replay
-from oncely.surface.cli.token import token
-from oncely.surface.cli.torture.command import torture
-from oncely.surface.cli.upkeep import doctor, migrate
-from oncely.surface.cli.user import user
-from oncely.surface.cli.worker import worker
-from oncely.surface.cli.workers import workers
 
 FAILED: Final = 1
 """The input was good, and still it could not be done."""
@@ -43,12 +20,37 @@ BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
-COMMANDS: Final[dict[str, tuple[Callable[..., Any], ...]]] = {
-    "Jobs": (enqueue, jobs, show, cancel, replay, resolve, dlq, keys, requests),
-    "Run": (worker, workers, drill, serve, queues, schedules, token, user),
-    "Store": (audit, migrate, doctor),
-    "See it work": (demo, bench, prove, torture),
+COMMANDS: Final[dict[str, dict[str, str]]] = {
+    "Jobs": {
+        "enqueue": "enqueue",
+        "jobs": "jobs",
+        "show": "show",
+        "cancel": "steer",
+        "replay": "steer",
+        "resolve": "resolve",
+        "dlq": "dlq",
+        "keys": "keys",
+        "requests": "requests",
+    },
+    "Run": {
+        "worker": "worker",
+        "workers": "workers",
+        "drill": "drill",
+        "serve": "serve",
+        "queues": "queues",
+        "schedules": "schedules",
+        "token": "token",
+        "user": "user",
+    },
+    "Store": {"audit": "audit", "migrate": "upkeep", "doctor": "upkeep"},
+    "See it work": {
+        "demo": "demo.command",
+        "bench": "bench.command",
+        "prove": "prove",
+        "torture": "torture.command",
+    },
 }
+"""The commands of each group, with the module of each. A run imports the one that it needs."""
 
 
 def build() -> App:
@@ -57,7 +59,7 @@ def build() -> App:
         help="A job queue: run it twice, it happens once.\n\n"
         "`oncely COMMAND --help` tells more of a command, with examples.",
         help_format="plaintext",
-        version=f"oncely {version('oncely')}",
+        version=_version,
         result_action="return_value",
         exit_on_error=False,
         print_error=False,
@@ -65,12 +67,27 @@ def build() -> App:
     )
     for place, (title, commands) in enumerate(COMMANDS.items()):
         group = Group(title, sort_key=place)
-        for order, command in enumerate(commands):
-            app.command(command, group=group, sort_key=order)
+        for order, (name, module) in enumerate(commands.items()):
+            path = f"oncely.surface.cli.{module}:{name}"
+            app.command(path, name=name, group=group, sort_key=order)
     flags = Group("Help", sort_key=len(COMMANDS))
     for flag in ("--help", "--version"):
         app[flag].group = (flags,)
     return app
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"oncely {version('oncely')}"
+
+
+def _parsable(tokens: Sequence[str]) -> list[str]:
+    if tokens[:1] != ["enqueue"]:
+        return list(tokens)
+    from oncely.surface.cli.enqueue import payload_from_stdin
+
+    return payload_from_stdin(tokens)
 
 
 def run(tokens: Sequence[str]) -> int:
@@ -78,7 +95,10 @@ def run(tokens: Sequence[str]) -> int:
     as_json = "--json" in tokens
     try:
         with _plain_output(as_json=as_json):
-            code: int | None = build()(payload_from_stdin(tokens), console=Screen())
+            app = build()
+            if tokens[:1] in ([], ["--help"], ["-h"]):
+                app.resolved_commands()  # the list has a line of each
+            code: int | None = app(_parsable(tokens), console=Screen())
             sys.stdout.flush()
         return code or 0
     except CycloptsError as error:
