@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
-from importlib.resources import files
+from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
@@ -49,7 +49,7 @@ class Library:
     ) -> None:
         self.engine = engine
         self.remedy = part.remedy
-        self._folder = files("oncely.store").joinpath(part.folder, engine)
+        self._folder = Path(__file__).parent / part.folder / engine
         self._rename = rename
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
 

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
-from importlib.metadata import version
 from typing import Final
 
 from oncely.model.errors import StoreError
@@ -136,8 +135,12 @@ class SharedReporter(Reporter):
     async def leave(self) -> None: ...
 
 
-_version = cache(version)
-"""Asked for once: it reads files."""
+@cache
+def _version() -> str:
+    """Imported and read when the first worker starts: most processes have none."""
+    from importlib.metadata import version
+
+    return version("oncely")
 
 
 def about(name: str, queues: list[str] | None, concurrency: int, *, pushes: bool = False) -> About:
@@ -147,6 +150,6 @@ def about(name: str, queues: list[str] | None, concurrency: int, *, pushes: bool
         pid=os.getpid(),
         queues=queues,
         concurrency=concurrency,
-        version=_version("oncely"),
+        version=_version(),
         pushes=pushes,
     )

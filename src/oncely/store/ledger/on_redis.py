@@ -4,7 +4,7 @@ disk, or to the replica that takes over, it forgets: so nothing here is as sure 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -36,7 +36,7 @@ class RedisBooks:
     def __init__(self, client: Any, *, own: bool = False) -> None:
         self._client = client
         self._own = own
-        self._folder = files("oncely.store").joinpath("ledger", "redis")
+        self._folder = Path(__file__).parent / "redis"
         self._head = (self._folder / "_head.lua").read_text("utf-8")
         self._scripts: dict[str, Any] = {}
 
