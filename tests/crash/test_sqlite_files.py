@@ -1,16 +1,19 @@
 """One SQLite file: many processes at once, and everything a file system can do to it."""
 
+import gc
 import json
+import os
 import pwd
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from oncely import NewJob, Oncely, StoreUnavailable
+from oncely import NewJob, Oncely, SchemaError, StoreUnavailable
 from oncely.store.sqlite.engine import SqliteEngine
 from tests.crash.checker import check
 from tests.crash.fleet import Fleet
@@ -53,6 +56,35 @@ def works(*command: str | Path) -> bool:
         return not subprocess.run(command, capture_output=True, check=False).returncode
     except OSError:
         return False
+
+
+def open_files() -> set[str]:
+    """The files that this process has open."""
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the folder itself, as it was read
+            found.add(os.readlink(each))
+    return found
+
+
+def test_an_app_that_nobody_closed_lets_go_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    app = Oncely(f"sqlite:///{path}")
+    app.enqueue("k")
+    assert str(path) in open_files()
+    del app
+    gc.collect()
+    assert str(path) not in open_files()
+
+
+def test_an_app_that_could_not_be_opened_leaves_no_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    Oncely(f"sqlite:///{path}").close()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("insert into oncely_migration (number, name, checksum) values (9999, 'x', 'y')")
+    with pytest.raises(SchemaError):
+        Oncely(f"sqlite:///{path}").enqueue("k")
+    assert str(path) not in open_files()
 
 
 def test_a_full_disk(tmp_path: Path) -> None:

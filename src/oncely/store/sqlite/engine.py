@@ -49,7 +49,16 @@ class SqliteEngine:
         self._owner = os.getpid()
         self._closed = False
         self._begin()
-        self._applied = self._update()
+        try:
+            self._applied = self._update()
+        except BaseException:
+            self._disconnect()
+            raise
+
+    def __del__(self) -> None:
+        """An app that nobody closed lets go of its file; Python 3.13 would warn of it."""
+        if hasattr(self, "_writer"):
+            self._disconnect()
 
     def _begin(self) -> None:
         self._write_lock = threading.Lock()
