@@ -83,7 +83,7 @@ def _version() -> str:
 
 
 def _parsable(tokens: Sequence[str]) -> list[str]:
-    if tokens[:1] != ["enqueue"]:
+    if not tokens or tokens[0] != "enqueue":
         return list(tokens)
     from oncely.surface.cli.enqueue import payload_from_stdin
 
@@ -96,7 +96,7 @@ def run(tokens: Sequence[str]) -> int:
     try:
         with _plain_output(as_json=as_json):
             app = build()
-            if tokens[:1] in ([], ["--help"], ["-h"]):
+            if not tokens or tokens[0] in ("--help", "-h"):
                 app.resolved_commands()  # the list has a line of each
             code: int | None = app(_parsable(tokens), console=Screen())
             sys.stdout.flush()
