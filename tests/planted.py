@@ -51,6 +51,7 @@ AT_ONCE = "tests/engine/test_at_once.py::"
 TURNS = "tests/engine/test_by_turns.py::"
 AHEAD = "tests/engine/test_ahead.py::"
 DEATHS = "tests/crash/test_ahead.py::"
+LOST_ANSWERS = "tests/crash/test_lost_answers.py::"
 STOPS = "tests/crash/test_server_stops_under_workers.py::"
 PLAIN_PATH = f"{WORKER}test_what_the_handler_returns_is_kept_as_the_result"
 
@@ -330,6 +331,32 @@ BUGS: tuple[Bug, ...] = (
             f"{SWAP}test_what_goes_together_is_done_whole_or_not_at_all",
             f"{TOGETHER}test_it_is_done_whole_or_not_at_all",
         ),
+    ),
+    Bug(
+        "the first result is taken for the whole answer, on postgres",
+        (
+            Edit(
+                "store/postgres/wire.py",
+                "        for result in results:\n            if result.status == _REFUSED:",
+                "        for result in results[:1]:\n            if result.status == _REFUSED:",
+            ),
+            Edit("store/postgres/wire.py", "if len(results) != expected:", "if not results:"),
+        ),
+        (
+            f"{LOST_ANSWERS}test_a_session_that_ends_between_its_answer_and_its_commit"
+            "_has_done_nothing",
+        ),
+    ),
+    Bug(
+        "the end of a pipeline is not awaited, on postgres",
+        (
+            Edit(
+                "store/postgres/wire.py",
+                "if [result.status for result in results[statements:]] == [_END]:",
+                "if results[statements:]:",
+            ),
+        ),
+        (f"{LOST_ANSWERS}test_a_pipeline_that_ends_before_its_commit_has_done_nothing",),
     ),
     Bug(
         "what goes together is done one by one, behind a pooler",

@@ -14,16 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 import pytest
 
 from oncely.flow import drive
 from tests.cluster import free_port
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 _SSL_REQUEST = 80877103
 _GSS_REQUEST = 80877104
 
-When = Literal["before", "after", "hold", "late", "unsynced"]
+When = Literal["before", "after", "hold", "late", "unsynced", "unsent"]
 Hook = Callable[[], None]
 
 
@@ -42,15 +43,21 @@ class Fault:
       returned, and carries it out for nobody.
     - unsynced: the server answers, but is not told to commit; the hook runs, and what the server
       says after it goes to the client.
+    - unsent: like unsynced, but the server gets neither the statement nor what follows it in the
+      same message. It answers what it got before.
 
     But for "late", the hook runs while the client waits. `skip` lets so many such statements
-    pass first. `happened` is set when all is over.
+    pass first. `prepares`: the message is the one that prepares the statement, alone.
+    `stays_open`: the client gets what the server says at the end of its session, but does not see
+    that the connection is closed. `happened` is set when all is over.
     """
 
     text: str
     when: When = "after"
     hook: Hook = nothing
     skip: int = 0
+    prepares: bool = False
+    stays_open: bool = False
     happened: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
 
@@ -129,12 +136,13 @@ class Proxy:
         with self._lock:
             return len(self._faults)
 
-    def _due(self, text: str) -> Fault | None:
+    def _due(self, text: str, *, prepares: bool) -> Fault | None:
         with self._lock:
-            self.seen.append(text)
+            if not prepares:
+                self.seen.append(text)
             for fault in self._faults:
                 # A BEGIN names its isolation level, and is no COMMIT.
-                if fault.text in text.replace("READ COMMITTED", ""):
+                if fault.prepares == prepares and fault.text in text.replace("READ COMMITTED", ""):
                     if fault.skip:
                         fault.skip -= 1
                         return None
@@ -181,6 +189,15 @@ def back_at_the_first_wait(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> lis
     return waits
 
 
+def terminate_what_has_answered(url: str) -> None:
+    """End the session of ours that has answered, and waits for the end of the message."""
+    with psycopg.connect(url, autocommit=True) as other:
+        waits = """select pg_terminate_backend(pid, 60000) from pg_stat_activity
+            where application_name like 'oncely%' and state = 'active'
+                and wait_event = 'ClientRead' and datname = current_database()"""
+        wait_until(lambda: other.execute(waits).fetchall(), "the server has answered")
+
+
 class _Session:
     def __init__(self, proxy: Proxy, client: socket.socket, server: tuple[str, int]) -> None:
         self._proxy = proxy
@@ -191,6 +208,7 @@ class _Session:
         """Set by the client's side, carried out by the server's when the answer is complete."""
         self._client_closes = False
         """Whether the client is to read all that the server has said before its end."""
+        self._stays_open = False
 
     def serve(self) -> None:
         try:
@@ -226,14 +244,14 @@ class _Session:
         while True:
             kind, body = _message(self._client)
             text = self._statement(kind, body)
-            fault = None if text is None else self._proxy._due(text)
+            fault = None if text is None else self._proxy._due(text, prepares=kind == b"P")
             if fault is not None and fault.when == "before":
                 self._carry_out(fault)
                 return
             if fault is not None and fault.when == "late":
                 self._send_late(fault, kind, body)
                 return
-            if fault is not None and fault.when == "unsynced":
+            if fault is not None and fault.when in ("unsynced", "unsent"):
                 self._withhold_sync(fault, kind, body)
                 continue
             if fault is not None:
@@ -242,9 +260,10 @@ class _Session:
 
     def _withhold_sync(self, fault: Fault, kind: bytes, body: bytes) -> None:
         while kind != b"S":
-            self._server.sendall(_packed(kind, body))
+            if fault.when == "unsynced":
+                self._server.sendall(_packed(kind, body))
             kind, body = _message(self._client)
-        self._client_closes = True
+        self._client_closes, self._stays_open = True, fault.stays_open
         self._server.sendall(_packed(b"H", b""))  # a flush: the answers, and no commit
         fault.run_hook()
         fault.happened.set()
@@ -261,12 +280,13 @@ class _Session:
         fault.happened.wait(PATIENCE_SECONDS)
 
     def _statement(self, kind: bytes, body: bytes) -> str | None:
-        """The text of what is asked to run, or None if this message runs nothing."""
+        """The text of what is asked to run or to be prepared, or None for other messages."""
         if kind == b"Q":
             return body.rstrip(b"\0").decode()
         if kind == b"P":
             name, text = body.split(b"\0", 2)[:2]
             self._prepared[name] = text.decode()
+            return self._prepared[name]
         if kind == b"B":
             return self._prepared.get(body.split(b"\0", 2)[1], "")
         return None
@@ -293,7 +313,9 @@ class _Session:
         except (OSError, EOFError):
             pass
         finally:
-            if self._client_closes:
+            if self._stays_open:
+                pass
+            elif self._client_closes:
                 with suppress(OSError):
                     self._client.shutdown(socket.SHUT_WR)
             else:

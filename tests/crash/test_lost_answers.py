@@ -21,7 +21,7 @@ from oncely.surface.http.service import Service, Settings
 from tests.cluster import Cluster
 from tests.crash.checker import Census, check
 from tests.crash.fleet import thread
-from tests.crash.proxy import Fault, Proxy
+from tests.crash.proxy import Fault, Proxy, terminate_what_has_answered
 from tests.crash.publishers import Call, work
 from tests.engine import test_together as together
 from tests.engine.steps import claim_one, sql
@@ -425,17 +425,8 @@ def test_a_slow_answer_is_waited_for(direct: Oncely, proxy: Proxy, far: Oncely, 
     assert_one(direct.url, SHAPES[shape].send(far))
 
 
-def end_session_before_its_commit(url: str) -> None:
-    """The one that has answered and reads on: it is told of the end of its transaction by none."""
-    with psycopg.connect(url, autocommit=True) as other:
-        reads_on = """select pg_terminate_backend(pid, 60000) from pg_stat_activity
-            where application_name = 'oncely' and state = 'active' and wait_event = 'ClientRead'
-                and datname = current_database()"""
-        wait_until(lambda: other.execute(reads_on).fetchall(), "the server has answered")
-
-
 def unsynced(text: str, direct: Oncely) -> Fault:
-    return Fault(text, "unsynced", hook=lambda: end_session_before_its_commit(direct.url))
+    return Fault(text, "unsynced", hook=lambda: terminate_what_has_answered(direct.url))
 
 
 @shapes
@@ -449,11 +440,27 @@ def test_a_session_that_ends_between_its_answer_and_its_commit_has_done_nothing(
     assert list(check(direct.url).jobs) == [receipt.job_id for receipt in receipts]
 
 
+@shapes
+def test_a_session_that_ends_while_it_prepares_a_statement_has_done_nothing(
+    direct: Oncely, proxy: Proxy, far: Oncely, shape: str
+) -> None:
+    fault = unsynced(ADMIT, direct)
+    fault.prepares = True
+    proxy.arm(fault)
+    calls = 0
+    while proxy.pending:  # the driver prepares what is asked a second time
+        assert SHAPES[shape].send(far).inserted == (calls == 0 or shape == "none")
+        calls += 1
+    assert fault.happened.wait(PATIENCE_SECONDS)
+    assert len(check(direct.url).jobs) == (calls if shape == "none" else 1)
+
+
 def test_a_pipeline_that_ends_before_its_commit_has_done_nothing(
     direct: Oncely, proxy: Proxy, far: Oncely
 ) -> None:
     direct.enqueue_many(NewJob("k", n) for n in range(3))
     fault = unsynced("lease", direct)
+    fault.stays_open = True
     proxy.arm(fault)
     runs: list[bool] = []
     together.claims(far, [together.COUNT, together.claim_one(7)], runs)

@@ -23,7 +23,7 @@ from oncely import (
 )
 from oncely.store.engine import Access
 from tests.cluster import Cluster
-from tests.crash.proxy import Fault, Proxy
+from tests.crash.proxy import Fault, Proxy, terminate_what_has_answered
 from tests.engine import steps
 from tests.engine.steps import engine_of, found, sql
 from tests.engine.test_fork import fork, went_well
@@ -547,6 +547,33 @@ def test_a_lost_answer_to_the_commit_is_settled_by_reading(
     # The worker commits too, and it may be that one which was cut: then the first attempt stands.
     assert went_on in ([[1]] if when == "after" else [[1], [2]])
     assert stage.written == [f"by attempt {went_on[0]}"]
+    assert all(isinstance(error, StoreUnavailable) for error in stage.errors)
+
+
+@pytest.mark.parametrize(
+    ("text", "when", "counts"),
+    [("oncely_last", "unsynced", True), ("select 1 / count", "unsent", False)],
+    ids=["after the commit", "before the commit"],
+)
+def test_a_session_that_ends_inside_the_last_message_is_lost(
+    postgres_url: str, proxy: Proxy, far: Oncely, form: str, text: str, when: Any, counts: bool
+) -> None:
+    """It has answered statements of that message; the commit is among them or not."""
+    stage = Stage(far, form)
+    fault = Fault(
+        text, when, hook=lambda: terminate_what_has_answered(postgres_url), stays_open=True
+    )
+
+    def body(ctx: Context, tx: Any) -> Any:
+        if stage.runs == 1:
+            proxy.arm(fault)
+        return write(tx, f"run {stage.runs}")
+
+    stage.handler(body)
+    job = stage.run()
+    assert fault.happened.wait(PATIENCE_SECONDS)
+    assert (job.state, stage.written) == ("completed", ["run 1" if counts else "run 2"])
+    assert stage.runs == (1 if counts else 2)
     assert all(isinstance(error, StoreUnavailable) for error in stage.errors)
 
 

@@ -17,6 +17,7 @@ from psycopg.abc import PQGen
 from psycopg.errors import error_from_result
 
 from oncely.model.errors import InvalidInput
+from oncely.store.postgres.wire import pipeline_results
 from oncely.store.sql import Prepared
 
 _POINT: Final = b"savepoint oncely_last"
@@ -152,10 +153,7 @@ def end_together(
         pgconn.send_query_params(b"COMMIT", None)
         pgconn.pipeline_sync()
         yield from generators.send(pgconn)
-        results = []
-        for _ in range(4 if connection.name is None else 3):
-            results += yield from generators.fetch_many(pgconn)
-        yield from generators.fetch_many(pgconn)
+        results = yield from pipeline_results(pgconn, 4 if connection.name is None else 3)
     finally:
         with suppress(psycopg.OperationalError):
             pgconn.exit_pipeline_mode()

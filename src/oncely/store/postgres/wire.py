@@ -24,10 +24,12 @@ from psycopg.pq.abc import PGconn, PGresult
 from oncely.store.plan import Row, Statement, Wired
 from oncely.store.sql import Prepared
 
+_DONE: Final = pq.ExecStatus.COMMAND_OK
 _ROWS: Final = pq.ExecStatus.TUPLES_OK
 _REFUSED: Final = pq.ExecStatus.FATAL_ERROR
 _END: Final = pq.ExecStatus.PIPELINE_SYNC
 _IDLE: Final = pq.TransactionStatus.IDLE
+_SEVERITY: Final = pq.DiagnosticField.SEVERITY_NONLOCALIZED
 
 
 class WireConnection(psycopg.Connection[Row]):
@@ -81,19 +83,22 @@ class WireConnection(psycopg.Connection[Row]):
         for statement, prepared in parts:
             self._prepare(statement.name, prepared)
         results = self.wait(_sent(self.pgconn, parts))
-        self._check(results)
+        self._check(results, len(parts))
         return [self._read(result) for result in results]
 
-    def _check(self, results: Sequence[PGresult]) -> None:
+    def _check(self, results: Sequence[PGresult], expected: int) -> None:
         """PostgreSQL answers a statement before it commits it. A session that is terminated in
         between adds an error as its last result, so every result is checked."""
         for result in results:
             if result.status == _REFUSED:
                 raise error_from_result(result, self.info.encoding)
+        if len(results) != expected:
+            raise psycopg.InternalError(f"{len(results)} results came for {expected} statements")
 
     def _read(self, result: PGresult) -> list[Row]:
-        if result.status != _ROWS:
+        if result.status == _DONE:
             return []
+        _expect(result, _ROWS)
         self._rows.set_pgresult(result)
         return self._rows.load_rows(0, result.ntuples, tuple)
 
@@ -107,9 +112,14 @@ class WireConnection(psycopg.Connection[Row]):
 
     def _finish(self) -> int:
         results = self.wait(generators.execute(self.pgconn))
-        self._check(results)
-        (result,) = results
-        return result.command_tuples or 0
+        self._check(results, 1)
+        _expect(results[0], _DONE)
+        return results[0].command_tuples or 0
+
+
+def _expect(result: PGresult, status: pq.ExecStatus) -> None:
+    if result.status != status:
+        raise psycopg.InternalError(f"a result is {result.status}; expected {status.name}")
 
 
 def _sent(pgconn: PGconn, parts: Sequence[tuple[Statement, Prepared]]) -> PQGen[list[PGresult]]:
@@ -124,19 +134,35 @@ def _sent(pgconn: PGconn, parts: Sequence[tuple[Statement, Prepared]]) -> PQGen[
         _send(pgconn, *part)
     pgconn.pipeline_sync()
     yield from generators.send(pgconn)
-    results: list[PGresult] = []
-    for _ in parts:
-        results += yield from generators.fetch_many(pgconn)
-    end = yield from generators.fetch_many(pgconn)
-    if [result.status for result in end] != [_END]:
-        # The session ended after it had answered: whether it committed is not known here.
-        pgconn.finish()
-        for result in (*results, *end):
-            if result.status == _REFUSED:
-                raise error_from_result(result)
-        raise psycopg.OperationalError("the connection was lost before the end of the pipeline")
+    results = yield from pipeline_results(pgconn, len(parts))
     pgconn.exit_pipeline_mode()
     return results
+
+
+def pipeline_results(pgconn: PGconn, statements: int) -> PQGen[list[PGresult]]:
+    """The result of each statement of a pipeline, once the server has answered its end.
+
+    The server commits at the end of the pipeline. A session that is over before that is lost:
+    whether it has committed is not known here, so the connection is closed at once.
+    """
+    results: list[PGresult] = []
+    for position in range(statements + 1):
+        results += yield from generators.fetch_many(pgconn)
+        if len(results) != position + 1 or _ends_session(results[-1]):
+            break
+    if [result.status for result in results[statements:]] == [_END]:
+        return results[:-1]
+    pgconn.finish()
+    if results and results[-1].status == _REFUSED:
+        raise error_from_result(results[-1])
+    raise psycopg.OperationalError("the session was over before the end of the pipeline")
+
+
+def _ends_session(result: PGresult) -> bool:
+    if result.status != _REFUSED:
+        return False
+    # An error that libpq makes itself, of a connection that was cut, has no severity.
+    return result.error_field(_SEVERITY) != b"ERROR"
 
 
 def _send(pgconn: PGconn, statement: Statement, prepared: Prepared) -> None:
