@@ -66,9 +66,11 @@ WHEEL_INITDB = ("--set=dynamic_shared_memory_type=mmap",)
 
 # Reads until our end of the pipe closes, which the system does even for a process killed with
 # SIGKILL; then stops the server and removes its folder. $1: the server's process, $2: the folder.
+# A test may have left its processes frozen.
 WATCHER = """
 read -r _
 kill -QUIT "$1" 2>/dev/null
+kill -CONT "$1" $(ps -A -o pid=,ppid= | awk -v server="$1" '$2 == server { print $1 }') 2>/dev/null
 for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$1" 2>/dev/null || break; sleep 0.5; done
 rm -rf "$2"
 """
@@ -140,6 +142,7 @@ class Cluster:
         self._port: int | None = None
         self._server: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
+        self._is_frozen = False
         self._owner = os.getpid()
         self._drops = ThreadPoolExecutor(1, thread_name_prefix="drop-database")
 
@@ -226,10 +229,40 @@ class Cluster:
         """Stop the server: ``fast`` in order, ``immediate`` as if the power had gone."""
         if self._external is not None:
             raise ClusterError("the server of $TEST_DATABASE_URL is not ours to stop")
+        if self._is_frozen:
+            self.thaw()
         server, self._server = self._server, None
         if server is not None:
             _end(server, STOP_SIGNALS[mode])
         self._dismiss_watcher()
+
+    def processes(self, title: str = "") -> list[int]:
+        """The running server's child processes whose title contains this, such as ``walreceiver``;
+        without a title, its own process and all of them."""
+        listing = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+        )
+        rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
+        children = [
+            int(pid)
+            for pid, parent, *args in rows
+            if parent == str(self.pid) and title in " ".join(args)
+        ]
+        return children if title else [self.pid, *children]
+
+    def freeze(self, title: str = "") -> None:
+        """Stop the server's processes (SIGSTOP), or those children whose title contains this: its
+        connections stay open, and nobody answers."""
+        self._is_frozen = True
+        for pid in self.processes(title):
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let frozen processes go on."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self._is_frozen = False
 
     def restart(self, mode: StopMode = "fast") -> None:
         """Stop and start again, on the same port."""
@@ -259,21 +292,23 @@ class Cluster:
         self._folder = Path(tempfile.mkdtemp(prefix="oncely-pg-"))
         if os.geteuid() == 0:
             self._leave_root()
-        data = self._folder / "data"
+        self._make_data(self._folder / "data")
+
+    def _make_data(self, data: Path) -> None:
         # initdb leaves nothing behind when it fails, so the second try begins clean.
         for locale in ("C.UTF-8", "C"):
-            initdb = self._spawn(
-                *("initdb", f"--pgdata={data}", "--username=postgres", "--auth=trust"),
-                *("--encoding=UTF8", f"--locale={locale}", "--no-sync", "--no-instructions"),
-                *(WHEEL_INITDB if self.from_wheel else ()),
-                output=subprocess.PIPE,
-            )
-            with initdb:
-                said, _ = initdb.communicate()
-            if initdb.returncode == 0:
+            try:
+                self._run(
+                    *("initdb", f"--pgdata={data}", "--username=postgres", "--auth=trust"),
+                    *("--encoding=UTF8", f"--locale={locale}", "--no-sync", "--no-instructions"),
+                    *(WHEEL_INITDB if self.from_wheel else ()),
+                )
+            except ClusterError as error:
+                failure = error
+            else:
                 break
         else:
-            raise ClusterError(f"initdb failed:\n{said.decode(errors='replace')}")
+            raise failure
         with (data / "postgresql.conf").open("a") as config:
             config.write(CONFIG)
 
@@ -340,6 +375,13 @@ class Cluster:
         except BaseException:
             self.stop("immediate")
             raise
+
+    def _run(self, program: str, *arguments: str) -> None:
+        """Run a program to its end."""
+        with self._spawn(program, *arguments, output=subprocess.PIPE) as run:
+            said, _ = run.communicate()
+        if run.returncode != 0:
+            raise ClusterError(f"{program} failed:\n{said.decode(errors='replace')}")
 
     def _spawn(self, program: str, *arguments: str, output: int) -> subprocess.Popen[bytes]:
         assert self._folder is not None
