@@ -15,6 +15,11 @@ def check(library: Library) -> Plan[None]:
         raise SchemaError(f"the store's schema {state}: {library.remedy}")
 
 
+def check_writable() -> Plan[None]:
+    """StoreUnavailable if the store answers and cannot be written. Run with access `write`."""
+    yield Statement("assert_writable")
+
+
 def migrate(library: Library) -> Plan[list[str]]:
     """Apply what is missing and name it. In a transaction: others that come meanwhile wait."""
     yield Statement("schema_lock")

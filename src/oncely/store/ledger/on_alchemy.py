@@ -16,6 +16,7 @@ T = TypeVar("T")
 _TRIES: Final = 5
 _DEADLOCK: Final = 1213
 _RETRYABLE: Final = ("40001", "40P01")
+_READ_ONLY: Final = "25006"
 
 
 def connect(url: str) -> AlchemyBooks:
@@ -91,15 +92,18 @@ class AlchemyBooks:
             self._engine.dispose()
 
 
+def _sqlstate(error: Any) -> str | None:
+    return getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+
+
 def _is_repeatable(error: Any) -> bool:
-    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return state in _RETRYABLE or error.orig.args[:1] == (_DEADLOCK,)
+    return _sqlstate(error) in _RETRYABLE or error.orig.args[:1] == (_DEADLOCK,)
 
 
 def _trouble(error: Any) -> OncelyError:
     from sqlalchemy.exc import InterfaceError, OperationalError
 
     first_line = str(error.orig).strip().partition("\n")[0]
-    if isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, OperationalError | InterfaceError) or _sqlstate(error) == _READ_ONLY:
         return StoreUnavailable(f"the database cannot serve this call: {first_line}")
     return StoreError(f"the database refused a statement: {first_line}")

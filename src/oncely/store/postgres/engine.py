@@ -37,6 +37,7 @@ _IDLE_LIMIT: Final = 8
 _WHOLE_SECONDS: Final = 1.0
 _CLOCK_WARNING_SECONDS: Final = 2.0
 _RETRYABLE: Final = ("40001", "40P01")
+_READ_ONLY: Final = "25006"
 _MISSING: Final = ("42P01", "3F000")
 # Our statements seek by key; with small or stale statistics the planner would rather read a table.
 _SETTINGS: Final = (
@@ -104,10 +105,9 @@ class PostgresEngine:
                     self._checked = True
                 value = self._run_on(connection, make(again), access)
             except psycopg.Error as error:
-                lost = connection is not None and connection.broken
+                lost = connection is not None and self._is_lost(connection, error)
                 if lost and not again and remaining:
                     again = True
-                    self._forget_idle()
                     continue
                 if error.sqlstate in _RETRYABLE and remaining:
                     continue
@@ -117,6 +117,16 @@ class PostgresEngine:
                     self._give_back(connection, access)
             return value
         raise AssertionError("unreachable: the last try returns or raises")
+
+    def _is_lost(self, connection: WireConnection, error: psycopg.Error) -> bool:
+        """The server was most likely restarted under all connections, or is no primary any more:
+        then others may lead to one that is."""
+        if error.sqlstate == _READ_ONLY:
+            connection.close()
+        elif not connection.broken:
+            return False
+        self._forget_idle()
+        return True
 
     def _run_on(self, connection: WireConnection, plan: Plan[T], access: Access) -> T:
         try:
@@ -233,11 +243,11 @@ class PostgresEngine:
         connection.close()
 
     def _forget_idle(self) -> None:
-        """When one connection is lost, the server was most likely restarted under all of them."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+        self.transactions.forget_idle()
 
     def pause(self) -> None:
         """Nothing has to end: the child leaves the parent's connections alone."""
@@ -313,6 +323,8 @@ class PostgresEngine:
                 f"the schema {self.schema!r} is missing or damaged ({first_line}): "
                 f"{self.library.remedy}"
             )
+        if error.sqlstate == _READ_ONLY:
+            return StoreUnavailable(f"PostgreSQL is read-only at the moment: {first_line}")
         if isinstance(error, psycopg.OperationalError):
             return StoreUnavailable(f"PostgreSQL cannot serve this call: {first_line}")
         return StoreError(f"PostgreSQL refused a statement: {first_line}")

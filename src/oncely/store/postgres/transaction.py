@@ -46,7 +46,7 @@ class PostgresTransactions:
                 connection = _handler().JobConnection.connect(self._url, **_OPTIONS)
                 connection.meet()
         try:
-            with _commit_lost(connection):
+            with _store_trouble(connection):
                 connection.begin()
                 try:
                     yield connection
@@ -69,7 +69,7 @@ class PostgresTransactions:
                 connection = await _handler().AsyncJobConnection.connect(self._url, **_OPTIONS)
                 await connection.meet()
         try:
-            with _commit_lost(connection):
+            with _store_trouble(connection):
                 await connection.begin()
                 try:
                     yield connection
@@ -118,11 +118,14 @@ class PostgresTransactions:
             idle.append(connection)
             return True
 
-    def close(self) -> None:
+    def forget_idle(self) -> None:
         with self._lock:
-            self._closed = True
             for idle in (self._idle, *self._loops.values()):
                 _finish(idle)
+
+    def close(self) -> None:
+        self._closed = True
+        self.forget_idle()
 
 
 def _finish(idle: list[Any]) -> None:
@@ -160,10 +163,14 @@ def _unreachable() -> Iterator[None]:
 
 
 @contextmanager
-def _commit_lost(connection: Any) -> Iterator[None]:
-    """The connection broke after the last statement: the commit may have arrived or not."""
+def _store_trouble(connection: Any) -> Iterator[None]:
+    """The connection broke after the last statement: the commit may have arrived or not. A server
+    that cannot be written is no primary any more, and the connection is not kept."""
     try:
         yield
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        connection.pgconn.finish()
+        raise StoreUnavailable(f"PostgreSQL is read-only at the moment: {error}") from error
     except psycopg.Error as error:
         if connection.may_be_ended and connection.broken:
             raise CommitLost(str(error)) from error

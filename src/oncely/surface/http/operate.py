@@ -18,7 +18,8 @@ async def healthz(_: Call[None, None]) -> Answer:
 
 
 async def readyz(call: Call[None, None]) -> Answer:
-    """The store answers and has the right schema, and the server is not about to stop."""
+    """The store answers, has the right schema and can be written, and the server is not about to
+    stop."""
     if call.service.stopping.is_set():
         raise Refused("store_unavailable", "The server is about to stop.")
     await call.service.check()
@@ -47,7 +48,7 @@ ENDPOINTS: Final = (
         "/readyz",
         None,
         readyz,
-        "Whether it can work: the store answers",
+        "Whether it can work: the store answers and can be written",
         answer=Health,
         statuses={200: "It can"},
         tag="Operation",

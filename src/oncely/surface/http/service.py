@@ -13,7 +13,7 @@ import msgspec
 
 from oncely.flow.aside import aside
 from oncely.model.token import Kept, Token, id_of
-from oncely.store import limits, tokens
+from oncely.store import limits, schema, tokens
 from oncely.store.engine import Access
 from oncely.store.plan import Plan
 from oncely.surface.app import Oncely
@@ -91,8 +91,10 @@ class Service:
         self._strict.forget(queue)
 
     async def check(self) -> None:
-        """An error unless the store answers, with the schema of this version."""
+        """An error unless the store answers, with the schema of this version, and can be
+        written."""
         await self.ask(lambda _: tokens.any_token())
+        await self.ask(lambda _: schema.check_writable(), "write")
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
