@@ -611,7 +611,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "a worker does not wait for a store that is down",
-        (Edit("worker/line.py", "if not self.patient:", "if self.patient:"),),
+        (Edit("worker/line.py", "if patience <= 0:", "if patience > 0:"),),
         (f"{STOPS}test_workers_live_through_immediate_stops_of_the_server",),
     ),
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from oncely.flow.events import log
@@ -14,18 +16,45 @@ from oncely.store.engine import Access, Engine
 from oncely.store.plan import Plan
 
 T = TypeVar("T")
+LAST_ANSWER_SECONDS: Final = 5.0
+"""How long a call that is under way when the patience ends may still take."""
 _FIRST_WAIT_SECONDS: Final = 0.1
 _WAIT_LIMIT_SECONDS: Final = 5.0
 _TIDY_AGAIN_SECONDS: Final = 60.0
 
 
 class Line:
-    """`patient` waits for a store that does not answer; otherwise that is an error."""
+    """Waits for a store that does not answer, for as long as the worker is patient. Then that is an
+    error."""
 
     def __init__(self, engine: Engine, threads: Executor) -> None:
         self._engine = engine
         self._threads = threads
-        self.patient = True
+        self._patient_until = math.inf
+        self._patience_changed = asyncio.Event()
+        self._limits: set[asyncio.Timeout] = set()
+        self.gave_up = False
+        """A call may still be under way in its thread."""
+
+    def end_patience_in(self, seconds: float) -> None:
+        """Called on the loop. It can be ended earlier, and not later."""
+        loop = asyncio.get_running_loop()
+        self._patient_until = min(self._patient_until, loop.time() + seconds)
+        for limit in self._limits:
+            if not limit.expired():
+                limit.reschedule(self._last_answer_at())
+        self._patience_changed.set()
+        self._patience_changed = asyncio.Event()
+
+    @property
+    def patience_seconds(self) -> float:
+        return self._patient_until - asyncio.get_running_loop().time()
+
+    def _last_answer_at(self) -> float | None:
+        if self._patient_until == math.inf:
+            return None
+        now = asyncio.get_running_loop().time()
+        return max(now, self._patient_until) + LAST_ANSWER_SECONDS
 
     async def ask(self, make: Callable[[bool], Plan[T]], access: Access = "transaction") -> T:
         """Run the plan. It is made with True if an earlier try may have arrived."""
@@ -33,16 +62,33 @@ class Line:
         again = False
         while True:
             try:
-                return await asyncio.get_running_loop().run_in_executor(
-                    self._threads, self._run, make, again, access
-                )
+                return await self._ask_once(make, again, access)
             except StoreUnavailable as error:
-                if not self.patient:
+                patience = self.patience_seconds
+                if patience <= 0:
                     raise
                 log("the store does not answer", level=logging.WARNING, error=str(error))
             again = True
-            await asyncio.sleep(wait)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(wait, patience)):
+                    await self._patience_changed.wait()
             wait = min(wait * 2, _WAIT_LIMIT_SECONDS)
+
+    async def _ask_once(self, make: Callable[[bool], Plan[T]], again: bool, access: Access) -> T:
+        limit = asyncio.timeout_at(self._last_answer_at())
+        self._limits.add(limit)
+        try:
+            async with limit:
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._threads, self._run, make, again, access
+                )
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self.gave_up = True
+            raise StoreUnavailable("the store has not answered") from None
+        finally:
+            self._limits.discard(limit)
 
     async def tidy(self) -> float | None:
         try:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypedDict
 
 from oncely.flow.events import log
 from oncely.flow.push_target import Resolve
-from oncely.model.errors import InvalidInput
+from oncely.model.errors import InvalidInput, StoreUnavailable
 from oncely.model.worker import About
 from oncely.store import push as plans
 from oncely.store.push_targets import Target, targets
@@ -84,7 +84,7 @@ class Pusher:
             await asyncio.wait([looking, *keepers], return_when=asyncio.FIRST_COMPLETED)
             for task in (looking, *keepers):
                 if task.done():
-                    task.result()
+                    _check(task, stopping=self._stopping)
             await asyncio.gather(*self._leaving)
         finally:
             await _end([looking, *keepers, *self._leaving, *(t for _, t in self._workers.values())])
@@ -94,13 +94,19 @@ class Pusher:
     def stop(self) -> None:
         """No new claims; requests that are under way come to their end. Again: they do not. May be
         called from any thread."""
-        if self._stopping:
-            self._store.patient = False
+        again, self._stopping = self._stopping, True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._begin_stopping, again)
+
+    def _begin_stopping(self, again: bool) -> None:
+        """Its workers wait for the store as long as for their requests. It has nothing of its own
+        to wait for."""
+        if again:
             for worker in list(self._leaving.values()):
                 worker.stop()
-        self._stopping = True
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake.set)
+        self._store.end_patience_in(0.0)
+        self._follow({})
+        self._wake.set()
 
     async def drain(self) -> int:
         """Push all that is due; how many executions there were."""
@@ -194,6 +200,16 @@ class Pusher:
 
     def _fail_overdue(self) -> Any:
         return plans.fail_overdue(_OVERDUE_LIMIT, retry_of, random.random)
+
+
+def _check(task: asyncio.Task[None], *, stopping: bool) -> None:
+    """Whoever stops does not wait for a store that is away."""
+    try:
+        task.result()
+    except StoreUnavailable as error:
+        if not stopping:
+            raise
+        log("the pusher stops without the store", level=logging.WARNING, error=str(error))
 
 
 def _nothing() -> None: ...

@@ -112,7 +112,7 @@ class Reporter:
         again."""
         samples = self.times.take()
         sent = self._sent
-        if sent is None and not samples:
+        if self._store.gave_up or (sent is None and not samples):
             return
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import secrets
@@ -11,6 +12,7 @@ import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from oncely.flow.events import log
@@ -97,15 +99,27 @@ class Worker(Hands):
 
         May be called from any thread.
         """
-        self._store.patient = not self._stopping
+        grace_seconds = 0.0 if self._stopping else self._grace_seconds
         self._stopping = True
         if self._loop is not None:
-            tell(self._loop, self._wake.set)
+            tell(self._loop, partial(self._begin_stopping, grace_seconds))
+
+    def _begin_stopping(self, grace_seconds: float) -> None:
+        """The store is waited for as long as the handlers are."""
+        self._store.end_patience_in(grace_seconds)
+        self._wake.set()
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether it has ended while a call to the store was still under way in a thread."""
+        return self._store.gave_up
 
     async def _work(self, *, until_idle: bool) -> None:
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="oncely-handler")
         log("worker started", worker=self.name)
+        if self._stopping:
+            self._begin_stopping(self._grace_seconds)
         pump = asyncio.create_task(self._pumps(until_idle))
         keepers = [asyncio.create_task(keep) for keep in self._keepers(until_idle)]
         if not until_idle:
@@ -117,10 +131,19 @@ class Worker(Hands):
                 if task.done():
                     task.result()
             await self._wind_down()
+        except StoreUnavailable as error:
+            if not self._stopping:
+                raise
+            log(
+                "the store did not answer until the worker stopped: its jobs go to others when "
+                "their leases are over",
+                level=logging.WARNING,
+                worker=self.name,
+                error=str(error),
+            )
         except asyncio.CancelledError:
             self._stopping = True
-            self._store.patient = False
-            self._wake.set()
+            self._begin_stopping(0.0)
             # An exchange that is under way comes to its end, or what it claims would be lost.
             await asyncio.gather(pump, return_exceptions=True)
             with suppress(StoreUnavailable):  # then the leases run out, and others take over
@@ -371,11 +394,7 @@ class Worker(Hands):
         """Hand back what was fetched ahead, wait for the handlers, then hand back what has not
         ended."""
         self._hand_back()
-        deadline = time.monotonic() + self._grace_seconds
-        while self._running and self._store.patient:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
+        while self._running and (left := self._store.patience_seconds) > 0:
             self._wake.clear()
             if self._ends.waiting:
                 await self._exchange(0)

@@ -42,8 +42,13 @@ def _leave(code: int) -> NoReturn:
             "done runs again in another worker",
             as_json="--json" in sys.argv,
         )
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        end_process(code)
     sys.exit(code)
+
+
+def end_process(code: int) -> NoReturn:
+    """Without waiting for threads."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -18,6 +18,7 @@ from cyclopts import Parameter
 
 from oncely.model.errors import InvalidInput
 from oncely.surface.app import Oncely
+from oncely.surface.cli import end_process
 from oncely.surface.cli.options import DEFAULTS, Options
 from oncely.surface.cli.say import complain
 
@@ -70,14 +71,18 @@ def worker(
     if options.api_key is not None:
         os.environ["ONCELY_API_KEY"] = options.api_key
     log_to_stderr(as_json=options.json)
-    load(app).worker(
+    running = load(app).worker(
         queues=None if queues is None else [name for name in queues.split(",") if name],
         concurrency=concurrency,
         lease_seconds=lease_seconds,
         poll_seconds=poll_seconds,
         grace_seconds=grace_seconds,
         drill=drill,
-    ).run()
+    )
+    running.run()
+    if running.gave_up:
+        # The interpreter would wait for the thread in which the store is still asked.
+        end_process(0)
     return 0
 
 

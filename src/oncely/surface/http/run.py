@@ -103,7 +103,7 @@ async def serve(service: Service, listening: socket.socket, *, grace_seconds: fl
         service.stop()
 
     with told_to_stop(stop):
-        async with service.running():
+        async with service.running(grace_seconds=grace_seconds):
             await server.serve(sockets=[listening])
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from oncely.surface.app import Oncely
 from oncely.surface.http.known import Known
 from oncely.surface.http.problem import Refused
 from oncely.surface.http.witness import Witness
+from oncely.worker.line import LAST_ANSWER_SECONDS
 
 T = TypeVar("T")
 _PUSHER_PAUSE_SECONDS: Final = 1.0
@@ -97,17 +98,20 @@ class Service:
         await self.ask(lambda _: schema.check_writable(), "write")
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self, *, grace_seconds: float = 30.0) -> AsyncIterator[None]:
         """What goes on beside the requests: jobs are pushed, and the store is kept in order."""
-        self._pushing = asyncio.create_task(self._push())
+        self._pushing = asyncio.create_task(self._push(grace_seconds))
         witnessing = asyncio.create_task(self.witness.keep())
         try:
             yield
         finally:
             self.stopping.set()
-            await asyncio.gather(self._pushing, witnessing, return_exceptions=True)
-            # Requests that were under way when it began to stop have ended by now.
-            await self.witness.tell()
+            await asyncio.gather(self._pushing, return_exceptions=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_ANSWER_SECONDS):
+                    await asyncio.gather(witnessing, return_exceptions=True)
+                    # Requests that were under way when it began to stop have ended by now.
+                    await self.witness.tell()
 
     def stop(self) -> None:
         """Whoever waits ends its wait, and nothing is begun; again: nothing is waited for."""
@@ -115,9 +119,9 @@ class Service:
             self._pushing.cancel()
         self.stopping.set()
 
-    async def _push(self) -> None:
+    async def _push(self, grace_seconds: float) -> None:
         while not self.stopping.is_set():
-            pusher = self.app.pusher()
+            pusher = self.app.pusher(grace_seconds=grace_seconds)
             work = asyncio.create_task(pusher.arun())
             told = asyncio.create_task(self.stopping.wait())
             try:
