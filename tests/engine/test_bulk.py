@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from oncely import KeyConflict, NewJob, Oncely, Receipt, Receipts
+from oncely.store import admit
 from tests.engine.racers import enqueue_batches, race
 from tests.engine.steps import claim_one, counts, end, found
 from tests.seed import dice
@@ -19,6 +20,12 @@ def flags(receipts: Receipts) -> list[bool]:
 
 def ids(receipts: Receipts) -> list[str]:
     return [receipt.job_id for receipt in receipts.receipts]
+
+
+@pytest.fixture(params=[admit.CHUNK, 3, 1], ids=lambda size: f"parts of {size}")
+def parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call is sent in parts of this size."""
+    monkeypatch.setattr(admit, "CHUNK", request.param)
 
 
 def test_ten_thousand_jobs_in_one_call(app: Oncely) -> None:
@@ -166,10 +173,14 @@ def job(text: str) -> NewJob:
         ("a/i1/u1 b/u1 a/i1/u2 c/u2", [0, 0, 0, 3]),
         ("a/u1 b/i1/u1 b/i1/u2 c/u2", [0, 0, 0, 3]),
         ("a/i1/u1 b/i2/u2 c/i3/u1 d/i4/u2 c/i3 d/i4/u9 e/u9", [0, 1, 0, 1, 0, 1, 6]),
+        # A call that repeats the first, and comes before it by its other key.
+        ("a/i1/u9 a/i1/u1 b/i2/u1 c/u9", [0, 0, 2, 0]),
+        ("a/i9/u9 b/i1/u9 c/i5 d/u9 a/i9/u1 b/i1/u1", [0, 0, 2, 0, 0, 0]),
         # Jobs without keys are never repeats.
         ("a a a/i1 a a/i1", [0, 1, 2, 3, 2]),
     ],
 )
+@pytest.mark.usefixtures("parts")
 def test_repeats_inside_a_batch_are_as_if_the_calls_came_one_by_one(
     app: Oncely, batch: str, same_as: list[int]
 ) -> None:
@@ -214,6 +225,7 @@ def test_repeats_inside_a_batch_are_as_if_the_calls_came_one_by_one(
         "a/i1 b/u1 c/i2 d/i2/u1",
     ],
 )
+@pytest.mark.usefixtures("parts")
 def test_a_conflict_inside_the_batch_names_no_job_and_stores_nothing(
     app: Oncely, batch: str
 ) -> None:
@@ -320,9 +332,12 @@ def test_batches_with_shared_keys_in_opposite_order_from_two_processes(app: Once
     one_job_per_key(app, batches, answers)
 
 
-@pytest.mark.parametrize("size", [300, 2_500])
-def test_no_deadlock_between_transactions_of_the_callers(postgres_url: str, size: int) -> None:
+@pytest.mark.parametrize(("size", "part"), [(300, 10_000), (2_500, 10_000), (300, 60)])
+def test_no_deadlock_between_transactions_of_the_callers(
+    postgres_url: str, size: int, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the caller's transaction nothing is retried, so that a deadlock would be seen here."""
+    monkeypatch.setattr(admit, "CHUNK", part)
     with Oncely(postgres_url) as app:
         app.migrate()
         batches = shared_batches(f"batches of {size}", rounds=4, size=size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from oncely.model.errors import KeyConflict, StoreUnavailable
 from oncely.model.event import Key
 from oncely.model.job import Receipt
 from oncely.model.transition import State
-from oncely.store.alike import admitting
+from oncely.store.alike import Document, admitting
 from oncely.store.counters import count
 from oncely.store.plan import Plan, Row, Statement, document
 from oncely.store.story import REPEATS
@@ -23,6 +24,7 @@ from oncely.store.story import REPEATS
 CHUNK: Final = 10_000
 CHUNK_BYTES: Final = 32 * 1024 * 1024
 ROUNDS: Final = 50
+_RESERVED: Final = ("id", "kind", "queue", "idempotency_key", "fingerprint", "unique_key")
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -71,7 +73,8 @@ def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]
     there already under the id of its draft was inserted by us.
     """
     taken: list[Row] | None = None
-    if drafts and not again and not _is_long(drafts):
+    is_long = _is_long(drafts)
+    if drafts and not again and not is_long:
         taken = yield admitting(drafts, alone=True)
         if len(taken) == len(drafts):  # as usual, and then there is nothing to learn of any key
             states = _states(taken)
@@ -79,9 +82,17 @@ def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]
             return [Receipt(id, True, states[id]) for id in ids]
     answers: dict[str, Answer] = {}
     seen = _Seen()
-    for chunk in _chunks(drafts):
+    order = _order_of_keys(drafts) if is_long else _Order(drafts)
+    for chunk in _chunks(order.reserved):
+        yield document("reserve_keys", _pick({d.id: d for d in chunk}, *_RESERVED))
+    for chunk in _chunks(order.drafts):
         waiting = seen.unanswered(chunk, answers)
-        yield from _admit_chunk(waiting, answers, seen, again=again, taken=taken)
+        is_reserved = bool(order.reserved)
+        yield from _admit_chunk(
+            waiting, answers, seen, again=again, taken=taken, is_reserved=is_reserved
+        )
+    seen.unanswered(order.repeats, answers)
+    for chunk in _chunks(drafts):
         if repeats := list(_repeats(chunk, answers)):
             yield document("keep_repeats", repeats, limit=REPEATS)
             yield from count(_deltas(chunk, answers))
@@ -130,8 +141,50 @@ def _is_long(drafts: Sequence[Draft]) -> bool:
     return len(texts) > CHUNK or sum(map(len, texts)) > CHUNK_BYTES
 
 
+class _Order(msgspec.Struct, frozen=True):
+    """How the drafts of one call are sent."""
+
+    drafts: Sequence[Draft]
+    reserved: Sequence[Draft] = ()
+    """Those whose idempotency keys are taken before anything else is sent."""
+    repeats: Sequence[Draft] = ()
+    """Those that are not sent: an earlier draft of the call has the same idempotency key."""
+
+
+def _order_of_keys(drafts: Sequence[Draft]) -> _Order:
+    """The order in which a call of several chunks takes its keys. It is the order of `admit.sql`:
+    all idempotency keys, then all unique keys, both sorted; so two calls cannot deadlock. Of two
+    drafts with one key the first of the call stays the first.
+
+    A draft with both keys cannot be in both orders. If there is one, all idempotency keys are
+    reserved first."""
+    first: dict[tuple[str, str], Draft] = {}
+    unique: list[Draft] = []
+    plain: list[Draft] = []
+    repeats: list[Draft] = []
+    for draft in drafts:
+        if draft.idempotency_key:
+            if first.setdefault((draft.queue, draft.idempotency_key), draft) is not draft:
+                repeats.append(draft)
+        elif draft.unique_key:
+            unique.append(draft)
+        else:
+            plain.append(draft)
+    keyed = [draft for _, draft in sorted(first.items(), key=itemgetter(0))]
+    both = [draft for draft in keyed if draft.unique_key]
+    if both:
+        plain += [draft for draft in keyed if not draft.unique_key]
+    # The ids of a call rise.
+    unique = sorted([*both, *unique], key=attrgetter("kind", "unique_key", "id"))
+    if both:
+        return _Order([*unique, *plain], keyed, repeats)
+    return _Order([*keyed, *unique, *plain], (), repeats)
+
+
 def _chunks(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
     """As few as can be: one statement takes all its keys in order, and cannot deadlock."""
+    if not drafts:
+        return
     start = size = 0
     for end, draft in enumerate(drafts):
         if end - start == CHUNK or size > CHUNK_BYTES:
@@ -165,8 +218,10 @@ def _admit_chunk(
     *,
     again: bool,
     taken: list[Row] | None,
+    is_reserved: bool,
 ) -> Plan[None]:
-    """`taken`: the answer, if they were sent already."""
+    """`taken`: the answer, if they were sent already. `is_reserved`: their idempotency keys are in
+    the store, which the quicker forms of the statement take for a repeat."""
     for turn in range(ROUNDS):
         if again or turn:
             # Also in a later turn: a write for many that failed is repeated for each alone.
@@ -175,7 +230,10 @@ def _admit_chunk(
             waiting = seen.unanswered(waiting, answers)
         if waiting:
             if taken is None:
-                taken = yield admitting(waiting)
+                if is_reserved:
+                    taken = yield Statement("admit", Document(waiting))
+                else:
+                    taken = yield admitting(waiting)
             seen.inserted(waiting, _states(taken), answers)
             taken = None
             waiting = seen.unanswered(waiting, answers)

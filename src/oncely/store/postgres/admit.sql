@@ -66,7 +66,13 @@ taken as (
     where
         case
             when i.unique_key is not null then i.id in (select job_id from held)
-            when i.idempotency_key is not null then i.id in (select job_id from remembered)
+            when i.idempotency_key is not null then
+                i.id in (select job_id from remembered)
+                -- reserved by an earlier statement of a long call
+                or i.id = (
+                    select k.job_id from oncely.idempotency_key k
+                    where k.queue = i.queue and k.key = i.idempotency_key
+                )
             else true
         end
     on conflict do nothing
