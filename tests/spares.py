@@ -36,7 +36,7 @@ declare name text;
 begin
     for name in select c.oid::regclass::text from pg_class c
         where c.relnamespace = 'oncely'::regnamespace and c.relkind = 'r'
-            and c.relname <> 'migration'
+            and c.relname not in ('migration', 'store')
     loop
         execute 'delete from ' || name;
     end loop;

@@ -267,25 +267,39 @@ def _sqlite(url: str) -> Any:
     return sqlite3.connect(url.removeprefix("sqlite:///"))
 
 
-def test_another_database_with_a_store_of_its_own_is_refused(
-    postgres_url: str, tx_postgres: str
+@pytest.mark.parametrize(
+    "library",
+    [
+        "postgres-psycopg",
+        "postgres-psycopg-async",
+        "postgres-asyncpg",
+        "postgres-sqlalchemy-session",
+    ],
+)
+def test_a_database_with_another_store_is_refused_by_name(
+    stage: Stage, tx_other_store: str
 ) -> None:
-    """The lease is not there: whatever the other store says, it is not this job's."""
-    with Oncely(postgres_url) as app:
-        app.migrate()
-        seen: list[BaseException] = []
+    """Nothing was written there, and the job can still be completed in its own store."""
 
-        @app.job("k", retry=Retry(max_attempts=1))
-        def handle(ctx: Context) -> None:
-            with psycopg.connect(tx_postgres) as other:
-                try:
-                    ctx.complete(tx=other)
-                except LeaseLost as error:
-                    seen.append(error)
-                    other.rollback()
-                    raise
+    def body(ctx: Context, kit: Kit) -> Any:
+        lost = stage.scene.kit(tx_other_store)
+        yield lost.open()
+        yield lost.begin()
+        try:
+            yield ctx.complete(tx=lost.tx)
+        except InvalidInput as error:
+            stage.errors.append(error)
+        yield lost.execute(f"insert into orders values ('{stage.order}')")
+        yield lost.commit()
+        yield lost.close()
+        yield ctx.complete("here", tx=kit.tx)
+        yield kit.commit()
 
-        job = app.enqueue("k")
-        app.drain()
-        assert len(seen) == 1
-        assert found(app, job.job_id).state == "failed"
+    stage.handler(body)
+    job = stage.run()
+    [refusal] = stage.errors
+    assert "on another store (database other_" in str(refusal)
+    assert (job.state, job.result, stage.has_order) == ("completed", "here", True)
+    with psycopg.connect(tx_other_store) as other:
+        written = other.execute("select 1 from orders where name = %s", (stage.order,)).fetchone()
+    assert written, "the transaction went on"

@@ -80,7 +80,7 @@ PARAMS: dict[str, Any] = {
     "role": "reader", "password": "x", "stamp": "x", "who": "ann", "idle_us": 1,
     "outcome": "same", "recognised": 1, "repeated": 1, "execution_id": "x", "found": "{}",
     "stopped": False, "first": "g:", "second": "g:", "plain": True, "rest": "", "most": 2,
-    "is_checked": False,
+    "is_checked": False, "store": None,
 }  # fmt: skip
 SMALL = {
     "lease",
@@ -112,6 +112,8 @@ SMALL = {
     "session_pkey",
     "drill_switch",
     "drill_switch_pkey",
+    "store",
+    "store_pkey",
 }
 """What is read whole on purpose: it does not grow with the number of jobs."""
 READ_IN_ORDER = {
@@ -156,7 +158,7 @@ HOT = [
     "find_key", "audit_write", "audit_list", "audit_of", "audit_prune", "dead_newest", "dead_after",
     "dead_effects", "session_end", "session_look", "session_make", "session_prune", "session_see",
     "user_make", "user_remove", "user_set", "users_list", "drill_keep", "drill_may", "drill_set",
-    "drill_switch", "drills_list",
+    "drill_switch", "drills_list", "reserve_keys", "store_id",
 ]  # fmt: skip
 
 
@@ -255,7 +257,7 @@ HOT_FROM_THE_START = [
     "settle", "settle_whole", "settle_late", "settled", "renew", "reclaim", "look",
     "effect_begin", "effect_done", "effect_look", "prune_look", "prune_keys", "prune_drop",
     "prune_effects", "keep_recognised", "lend_keys", "drop_expired_keys", "find_queues",
-    *ONLY_ON_POSTGRES,
+    "reserve_keys", *ONLY_ON_POSTGRES,
 ]  # fmt: skip
 
 

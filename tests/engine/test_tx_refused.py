@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import sessionmaker
 
 from oncely import InvalidInput, NewJob, Oncely, SchemaError
+from oncely.store import admit
 from tests.engine.tx_drivers import Sqlite3
 from tests.engine.tx_party import Party
 from tests.engine.tx_scene import (
@@ -254,6 +256,98 @@ def test_a_database_without_our_tables_later(scene: Scene, tx_empty: str) -> Non
         lost.enqueue(scene.app, scene.job())
     assert caught.value.__cause__ is not None
     lost.rollback()
+
+
+def jobs_in(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        row = connection.execute(
+            "select (select count(*) from oncely.job) + (select count(*) from oncely.ready)"
+            " + (select count(*) from oncely.idempotency_key)"
+            " + (select count(*) from oncely.unique_key)"
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+@on_postgres
+def test_a_database_with_another_store(scene: Scene, tx_other_store: str) -> None:
+    """Every call is compared, also after one that was right, and the transaction goes on."""
+    right = scene.party()
+    right.begin()
+    right.enqueue(scene.app, scene.job())
+    right.rollback()
+    lost = scene.enter(Party(scene.kit(tx_other_store)), "open")
+    lost.begin()
+    lost.order(order := scene.fresh("order"))
+    names = rf"on another store \(database {tx_other_store.rpartition('/')[2]}, .* this app's store"
+    for options in ({}, {"unique_key": None}, {"idempotency_key": None, "unique_key": None}):
+        with pytest.raises(InvalidInput, match=names):
+            lost.enqueue(scene.app, scene.job(**options))
+        with pytest.raises(InvalidInput, match=names):
+            lost.enqueue_many(scene.app, [scene.job(**options), scene.job(**options)])
+    lost.commit()
+    with psycopg.connect(tx_other_store) as connection:
+        assert connection.execute("select 1 from orders where name = %s", (order,)).fetchone()
+    assert jobs_in(tx_other_store) == 0
+    right.begin()
+    receipt = right.enqueue(scene.app, scene.job())
+    right.commit()
+    assert scene.has_job(receipt.job_id)
+
+
+def test_a_long_call_on_another_store(
+    tx_postgres: str, tx_other_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admit, "CHUNK", 2)
+    jobs = [NewJob("k", n, idempotency_key=f"far:{n}", unique_key=f"far:{n}") for n in range(5)]
+    with Oncely(tx_postgres) as app, psycopg.connect(tx_other_store) as lost:
+        with pytest.raises(InvalidInput, match="on another store"):
+            app.enqueue_many(jobs, tx=lost)
+        lost.commit()
+        assert jobs_in(tx_other_store) == 0
+
+
+def test_another_schema_of_the_same_database_is_another_store(postgres_url: str) -> None:
+    """The statements name the schema: the transaction reaches each app's own store."""
+    with Oncely(postgres_url) as one, Oncely(postgres_url, schema="second") as two:
+        one.migrate()
+        two.migrate()
+        with psycopg.connect(postgres_url) as connection:
+            first = one.enqueue("k", tx=connection)
+            second = two.enqueue("k", tx=connection)
+        assert [job.job_id for job in one.jobs()] == [first.job_id]
+        assert [job.job_id for job in two.jobs()] == [second.job_id]
+
+
+def test_a_store_that_was_made_anew_under_a_running_app(postgres_url: str) -> None:
+    with Oncely(postgres_url) as app:
+        app.migrate()
+        with psycopg.connect(postgres_url) as connection:
+            app.enqueue("k", tx=connection)
+            connection.rollback()
+            connection.execute("drop schema oncely cascade")
+        app.migrate()
+        with psycopg.connect(postgres_url) as connection:
+            receipt = app.enqueue("k", tx=connection)
+        assert [job.job_id for job in app.jobs()] == [receipt.job_id]
+
+
+@pytest.mark.parametrize("library", ["sqlite-sqlite3", "sqlite-aiosqlite"])
+def test_a_file_that_was_replaced_by_another_store(scene: Scene) -> None:
+    """The connection holds the old file, and the path leads to the new one."""
+    party = scene.party()
+    party.execute("select 1 from orders")  # SQLite opens the file now
+    path = Path(scene.url.removeprefix("sqlite:///"))
+    Oncely(f"sqlite:///{path}.new").close()
+    for suffix in ("-wal", "-shm"):
+        path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+    path.with_name(f"{path.name}.new").rename(path)
+    with Oncely(scene.url) as app:
+        party.begin()
+        with pytest.raises(InvalidInput, match="on another store"):
+            party.enqueue(app, scene.job())
+        party.commit()
+        assert app.jobs() == []
 
 
 @on_sqlite

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from oncely import NewJob, Oncely
+from oncely import NewJob, Oncely, StoreUnavailable
 from tests.engine.tx_drivers import Asyncpg
 from tests.engine.tx_party import Party
 from tests.engine.tx_scene import Scene, everywhere, on_postgres
@@ -100,17 +100,32 @@ def other_schema(tx_postgres: str) -> str:
 
 @on_postgres
 def test_a_schema_of_another_name(scene: Scene, other_schema: str) -> None:
-    """Through an app that has not connected, and cannot: all goes through the caller."""
     party, job = scene.party(), scene.job()
     party.begin()
-    with Oncely("postgresql://nobody@127.0.0.1:1/nowhere", schema=other_schema) as blind:
-        one = party.enqueue(blind, job)
-        many = party.enqueue_many(blind, [job, scene.job()])
+    with Oncely(scene.url, schema=other_schema) as app:
+        one = party.enqueue(app, job)
+        many = party.enqueue_many(app, [job, scene.job()])
         assert [one.inserted, many.inserted] == [True, 1]
         party.commit()
-    assert not scene.has_job(one.job_id)
-    with Oncely(scene.url, schema=other_schema) as app:
+        assert not scene.has_job(one.job_id)
         assert app.get(one.job_id) is not None
+
+
+@on_postgres
+def test_a_store_that_cannot_be_reached_is_not_taken_for_that_of_the_transaction(
+    scene: Scene,
+) -> None:
+    """Which store the app means is not known, so the job could be lost to it."""
+    party = scene.party()
+    party.begin()
+    party.order(order := scene.fresh("order"))
+    with (
+        Oncely("postgresql://nobody@127.0.0.1:1/nowhere") as blind,
+        pytest.raises(StoreUnavailable),
+    ):
+        party.enqueue(blind, scene.job())
+    party.commit()
+    assert scene.has_order(order)
 
 
 @pytest.mark.parametrize(

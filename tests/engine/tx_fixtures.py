@@ -37,6 +37,19 @@ def tx_empty(cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def tx_other_store(cluster: Cluster) -> Iterator[str]:
+    """A database with a store of its own in a schema of the same name."""
+    name = f"other_{uuid4().hex}"
+    url = cluster.create_database(name)
+    with Oncely(url) as app:
+        app.migrate()
+    with psycopg.connect(url) as connection:
+        connection.execute("create table orders (name text primary key)")
+    yield url
+    cluster.drop_later(name)
+
+
+@pytest.fixture(scope="session")
 def tx_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tx") / "jobs.db"
     Oncely(f"sqlite:///{path}").close()

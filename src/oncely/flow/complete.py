@@ -18,6 +18,7 @@ from oncely.store.caller import Caller, aborrow, borrow
 from oncely.store.claim import Claimed
 from oncely.store.engine import CommitLost, Engine
 from oncely.store.plan import Plan, Statement, arun, run
+from oncely.store.store_id import OtherStore, StoreId, read_store_id, refuse_other_store
 
 MAX_RESULT_BYTES: Final = 1024 * 1024
 _TWICE: Final = "the job was completed in a transaction of this execution already"
@@ -45,14 +46,27 @@ class Completion:
         caller = self._checked(borrow(tx), awaits=False)
         library = self._engine.library
         plan = self._settle(settlement, tx)
-        run(plan, lambda statement: caller.ask(library, statement))
+        try:
+            run(plan, lambda statement: caller.ask(library, statement))
+        except LeaseLost:
+            if tx is not self._own:
+                plan = self._refuse_other_store(self._read_store_id())
+                run(plan, lambda statement: caller.ask(library, statement))
+            raise
 
     async def acomplete(self, result: Any, tx: Any) -> None:
         settlement = self._settlement(result)
         caller = self._checked(await aborrow(tx), awaits=True)
         library = self._engine.library
         plan = self._settle(settlement, tx)
-        await arun(plan, lambda statement: caller.aask(library, statement))
+        try:
+            await arun(plan, lambda statement: caller.aask(library, statement))
+        except LeaseLost:
+            if tx is not self._own:
+                own = await aside(self._store_threads, self._read_store_id)
+                plan = self._refuse_other_store(own)
+                await arun(plan, lambda statement: caller.aask(library, statement))
+            raise
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
@@ -160,6 +174,19 @@ class Completion:
             self._effects.barred = "after ctx.complete(): do it before"
         if (yield from deliver.settle([settlement])):
             raise LeaseLost(self._claimed.job_id, self._claimed.fence.epoch)
+
+    def _read_store_id(self) -> StoreId:
+        return self._engine.run(lambda _: read_store_id(), "read")
+
+    def _refuse_other_store(self, own: StoreId) -> Plan[None]:
+        """On another store there is no lease of ours, and nothing was written: the job can still be
+        completed."""
+        try:
+            yield from refuse_other_store(own)
+        except OtherStore:
+            self.begun = self._in_callers = False
+            self._effects.barred = ""
+            raise
 
     def _refuse_open(self) -> None:
         for name in self._effects.open:

@@ -38,6 +38,7 @@ from oncely.store.caller import Caller, aborrow, borrow
 from oncely.store.engine import Access, Engine
 from oncely.store.gather import Gather
 from oncely.store.plan import Plan, Statement, arun, run
+from oncely.store.store_id import OtherStore, StoreId, read_store_id
 
 watched: Final[ContextVar[list[str] | None]] = ContextVar("oncely_watched", default=None)
 """In a drill: the kinds of the jobs that were put in meanwhile."""
@@ -67,6 +68,7 @@ class Enqueuer:
         self._gather: Gather[Draft, Answer | OncelyError] = Gather(self._admit, executor)
         self._company: Company[Draft, Answer | OncelyError] = Company(self._admit, executor)
         self._warned: set[str] = set()
+        self._store_id: StoreId | None = None
         self._conflicts = Conflicts(engine, executor)
 
     def close(self) -> None:
@@ -230,22 +232,53 @@ class Enqueuer:
                 "use `await app.aenqueue(..., tx=tx)`"
             )
         library = self._engine.library
+
+        def admitted() -> list[Receipt]:
+            return run(self._vetted(drafts), lambda statement: caller.ask(library, statement))
+
         with self._noted(drafts, in_callers=True):
-            admitted = run(self._vetted(drafts), lambda statement: caller.ask(library, statement))
-        return self._told(drafts, admitted, uncommitted=True)
+            self._store_id = self._store_id or self._read_store_id()
+            try:
+                receipts = admitted()
+            except OtherStore as error:
+                self._store_id = self._read_store_id()
+                if self._store_id == error.own:
+                    raise
+                receipts = admitted()
+        return self._told(drafts, receipts, uncommitted=True)
 
     async def _ain_callers(self, drafts: Sequence[Draft], tx: Any) -> list[Receipt]:
         caller = self._checked(await aborrow(tx))
         library = self._engine.library
-        plan = self._vetted(drafts)
+
+        async def admitted() -> list[Receipt]:
+            plan = self._vetted(drafts)
+            return await arun(plan, lambda statement: caller.aask(library, statement))
+
+        async def read() -> StoreId:
+            return await aside(self._executor, self._read_store_id)
+
         with self._noted(drafts, in_callers=True):
-            admitted = await arun(plan, lambda statement: caller.aask(library, statement))
-        return self._told(drafts, admitted, uncommitted=True)
+            self._store_id = self._store_id or await read()
+            try:
+                receipts = await admitted()
+            except OtherStore as error:
+                self._store_id = await read()
+                if self._store_id == error.own:
+                    raise
+                receipts = await admitted()
+        return self._told(drafts, receipts, uncommitted=True)
+
+    def _read_store_id(self) -> StoreId:
+        """On a connection of our own: once, and again when it does not match, for the store may
+        have been made anew since."""
+        return self._engine.run(lambda _: read_store_id(), "read")
 
     def _vetted(self, drafts: Sequence[Draft]) -> Plan[list[Receipt]]:
         yield from self._engine.vet()
         one = self._engine.library.is_one_statement("admit")
-        return (yield from admit_all(drafts, savepoint=not one or needs_savepoint(drafts)))
+        savepoint = not one or needs_savepoint(drafts)
+        return (yield from admit_all(drafts, savepoint=savepoint, store=self._store_id))
 
     def _told(
         self, drafts: Sequence[Draft], receipts: Sequence[Receipt], *, uncommitted: bool = False

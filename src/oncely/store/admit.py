@@ -19,6 +19,7 @@ from oncely.model.transition import State
 from oncely.store.alike import Document, admitting
 from oncely.store.counters import count
 from oncely.store.plan import Plan, Row, Statement, document
+from oncely.store.store_id import StoreId, refuse_other_store
 from oncely.store.story import REPEATS
 
 CHUNK: Final = 10_000
@@ -66,16 +67,19 @@ def needs_savepoint(drafts: Sequence[Draft]) -> bool:
     return keyed or needs_transaction(drafts)
 
 
-def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]:
+def admit(
+    drafts: Sequence[Draft], *, again: bool = False, store: StoreId | None = None
+) -> Plan[list[Answer]]:
     """Take in each draft or say which job it repeats; the answers are in the order of drafts.
 
     `again` says that these drafts were sent before and the answer was lost: then a job that is
-    there already under the id of its draft was inserted by us.
+    there already under the id of its draft was inserted by us. `store` is the store that they are
+    for, in a transaction of the caller's, which may be on another one: then `OtherStore`.
     """
     taken: list[Row] | None = None
     is_long = _is_long(drafts)
     if drafts and not again and not is_long:
-        taken = yield admitting(drafts, alone=True)
+        taken = yield from _take(drafts, store, alone=True)
         if len(taken) == len(drafts):  # as usual, and then there is nothing to learn of any key
             states = _states(taken)
             ids = drafts.ids if type(drafts) is Alike else [draft.id for draft in drafts]
@@ -89,7 +93,13 @@ def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]
         waiting = seen.unanswered(chunk, answers)
         is_reserved = bool(order.reserved)
         yield from _admit_chunk(
-            waiting, answers, seen, again=again, taken=taken, is_reserved=is_reserved
+            waiting,
+            answers,
+            seen,
+            again=again,
+            taken=taken,
+            store=store,
+            is_reserved=is_reserved,
         )
     seen.unanswered(order.repeats, answers)
     for chunk in _chunks(drafts):
@@ -100,16 +110,20 @@ def admit(drafts: Sequence[Draft], *, again: bool = False) -> Plan[list[Answer]]
 
 
 def admit_all(
-    drafts: Sequence[Draft], *, again: bool = False, savepoint: bool = False
+    drafts: Sequence[Draft],
+    *,
+    again: bool = False,
+    savepoint: bool = False,
+    store: StoreId | None = None,
 ) -> Plan[list[Receipt]]:
-    """Take in all drafts or, if one key has other content, none.
+    """Take in all drafts or, if one key has other content, none. `store` is as for `admit`.
 
     In the caller's transaction a savepoint undoes what was written; ours is rolled back.
     """
     if savepoint:
         yield Statement("savepoint")
     try:
-        answers = yield from admit(drafts, again=again)
+        answers = yield from admit(drafts, again=again, store=store)
         receipts = [answer for answer in answers if isinstance(answer, Receipt)]
         if len(receipts) < len(answers):
             raise next(a for a in answers if isinstance(a, Conflict)).error(drafts)
@@ -218,10 +232,10 @@ def _admit_chunk(
     *,
     again: bool,
     taken: list[Row] | None,
+    store: StoreId | None,
     is_reserved: bool,
 ) -> Plan[None]:
-    """`taken`: the answer, if they were sent already. `is_reserved`: their idempotency keys are in
-    the store, which the quicker forms of the statement take for a repeat."""
+    """`taken`: the answer, if they were sent already."""
     for turn in range(ROUNDS):
         if again or turn:
             # Also in a later turn: a write for many that failed is repeated for each alone.
@@ -230,10 +244,7 @@ def _admit_chunk(
             waiting = seen.unanswered(waiting, answers)
         if waiting:
             if taken is None:
-                if is_reserved:
-                    taken = yield Statement("admit", Document(waiting))
-                else:
-                    taken = yield admitting(waiting)
+                taken = yield from _take(waiting, store, is_reserved=is_reserved)
             seen.inserted(waiting, _states(taken), answers)
             taken = None
             waiting = seen.unanswered(waiting, answers)
@@ -246,6 +257,25 @@ def _admit_chunk(
         f"the keys of {len(waiting)} jobs changed hands {ROUNDS} times while they were enqueued; "
         "nothing is wrong with the call: repeat it"
     )
+
+
+def _take(
+    drafts: Sequence[Draft],
+    store: StoreId | None,
+    *,
+    alone: bool = False,
+    is_reserved: bool = False,
+) -> Plan[list[Row]]:
+    """`is_reserved`: their idempotency keys are in the store, which the quicker forms of the
+    statement take for a repeat."""
+    store_id = None if store is None else store.id
+    if is_reserved:
+        taken = yield Statement("admit", Document(drafts, store_id))
+    else:
+        taken = yield admitting(drafts, alone=alone, store=store_id)
+    if store is not None and (None, None) in taken[-1:]:
+        yield from refuse_other_store(store)
+    return taken
 
 
 def _states(taken: list[Row]) -> dict[str, State]:

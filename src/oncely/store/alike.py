@@ -13,24 +13,28 @@ from oncely.store.arrays import texts, uuids
 from oncely.store.plan import Form, Quick, Row, Statement, Wired
 
 
-class Document(dict[str, str]):
-    """The drafts as one JSON document, made when it is asked for."""
+class Document(dict[str, str | None]):
+    """The drafts as one JSON document, made when it is asked for. `store` is the id of the store
+    that they are for, in a transaction of the caller's."""
 
-    def __init__(self, drafts: Sequence[Draft]) -> None:
+    def __init__(self, drafts: Sequence[Draft], store: str | None = None) -> None:
+        super().__init__(store=store)
         self._drafts = drafts
 
     def __missing__(self, name: str) -> str:
         if name != "doc":
             raise KeyError(name)
-        self[name] = msgspec.json.encode([*self._drafts]).decode()
-        return self[name]
+        self[name] = made = msgspec.json.encode([*self._drafts]).decode()
+        return made
 
 
-def admitting(drafts: Sequence[Draft], *, alone: bool = False) -> Statement:
+def admitting(
+    drafts: Sequence[Draft], *, alone: bool = False, store: str | None = None
+) -> Statement:
     """`alone` if the plan has nothing else to do when all of them are taken in."""
     return Quick(
         "admit",
-        Document(drafts),
+        Document(drafts, store),
         quicker=lambda: _quicker(drafts),
         whole=lambda: _whole(drafts) if alone else None,
     )

@@ -1,6 +1,13 @@
 -- Take in a batch of jobs: all its keys first, in order, so that two batches cannot deadlock; then
--- the jobs whose keys were won. Of two jobs in the batch with one key the first wins.
-with input as materialized (
+-- the jobs whose keys were won. Of two jobs in the batch with one key the first wins. In a caller's
+-- transaction `store` is the id of the store: on another one nothing is written, and the answer is a
+-- row of nulls.
+with here as materialized (
+    select cast(:store as text) is null or exists (
+        select from oncely.store s where s.id = cast(cast(:store as text) as uuid)
+    ) as reached
+),
+input as materialized (
     select
         d.*,
         c.now,
@@ -16,6 +23,7 @@ with input as materialized (
         group_key text, max_attempts smallint, timeout_seconds double precision, tags text,
         traceparent text
     ), (select clock_timestamp() as now) c
+    where (select reached from here)
 ),
 remembered as (
     insert into oncely.idempotency_key (queue, key, job_id, fingerprint, created_at, lent)
@@ -95,3 +103,5 @@ woken as (
     from (select distinct queue from taken where due_at <= created_at) t
 )
 select id::text, due_at > created_at from taken where (select queues from woken) >= 0
+union all
+select null, null from here where not reached

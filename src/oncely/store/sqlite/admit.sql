@@ -1,5 +1,6 @@
 -- Take in a batch of jobs: first the keys, then the jobs whose keys were won. Of two jobs in the
--- batch with one key the first wins.
+-- batch with one key the first wins. In a caller's transaction `store` is the id of the store: on
+-- another one the answer ends with a row of nulls, and the caller's savepoint undoes the rest.
 insert into oncely_idempotency_key (queue, key, job_id, fingerprint, created_at, lent)
 select
     json_extract(d.value, '$.queue'), json_extract(d.value, '$.idempotency_key'),
@@ -74,3 +75,6 @@ from json_each(:doc) d join oncely_job j on j.id = json_extract(d.value, '$.id')
 
 select j.id, j.due_at > j.created_at
 from json_each(:doc) d join oncely_job j on j.id = json_extract(d.value, '$.id')
+union all
+select null, null
+where :store is not null and not exists (select 1 from oncely_store where id = :store)
