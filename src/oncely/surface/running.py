@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar, Unpack
 
 from oncely.flow.execute import Middleware
@@ -86,8 +88,42 @@ class Running(Base):
         )
 
     async def run_worker(self, **options: Unpack[WorkerOptions]) -> None:
-        """`worker(...)` in the running event loop."""
+        """`worker(...)` in the running event loop, until the task is cancelled. Signals are left to
+        the program that it runs in."""
         await self.worker(**options).arun()
+
+    @asynccontextmanager
+    async def running(self, **options: Unpack[WorkerOptions]) -> AsyncIterator[Worker]:
+        """`async with app.running(...) as worker:` has a worker in the running event loop for the
+        time of the block, with the options of `worker`. Signals are left to the program.
+
+        At the end of the block the worker stops: running handlers get their `grace_seconds`. A
+        block that is cancelled a second time does not wait for that. If the worker fails, the block
+        is cancelled and the worker's error is raised.
+        """
+        worker = self.worker(**options)
+        host = asyncio.current_task()
+        assert host is not None
+        cancels = host.cancelling()
+        running = asyncio.create_task(worker.arun())
+        is_in_block, is_interrupted = True, False
+
+        def interrupt(ended: asyncio.Task[None]) -> None:
+            nonlocal is_interrupted
+            if is_in_block and not ended.cancelled() and ended.exception():
+                is_interrupted = host.cancel()
+
+        running.add_done_callback(interrupt)
+        try:
+            yield worker
+        except BaseException as error:
+            only_by_us = is_interrupted and host.uncancel() <= cancels
+            if not (only_by_us and isinstance(error, asyncio.CancelledError)):
+                raise
+        finally:
+            is_in_block = False
+            worker.stop()
+            await running
 
     def drain(self, *, queues: Sequence[str] | None = None) -> int:
         """Run all that is due, in this process, and return how many executions there were."""

@@ -146,7 +146,7 @@ class Pusher:
             if queue not in self._workers and not self._stopping:
                 worker_or_none = self._make(target)
                 if worker_or_none is not None:
-                    task = asyncio.create_task(worker_or_none.work())
+                    task = asyncio.create_task(worker_or_none.arun())
                     self._workers[queue] = (worker_or_none, task)
 
     def _about(self) -> About | None:

@@ -82,10 +82,9 @@ class PushWorker(Worker):
         self._target = target
         return True
 
-    async def work(self) -> None:
-        """As `arun`, but signals are the server's."""
+    async def arun(self) -> None:
         try:
-            await self._work(until_idle=False)
+            await super().arun()
         finally:
             self._close()
 

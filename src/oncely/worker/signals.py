@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT, for as long as a worker runs in the main thread."""
+"""SIGTERM and SIGINT, for a worker or a server that has the process for itself."""
 
 from __future__ import annotations
 

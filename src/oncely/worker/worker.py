@@ -83,11 +83,15 @@ class Worker(Hands):
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT; a second signal hands everything back at once."""
-        run_alone(self.arun())
+        run_alone(self._run_until_signal())
+
+    async def _run_until_signal(self) -> None:
+        with told_to_stop(self.stop):
+            await self.arun()
 
     async def arun(self) -> None:
-        with told_to_stop(self.stop):
-            await self._work(until_idle=False)
+        """Run in the running event loop until `stop`. Signals are the host program's."""
+        await self._work(until_idle=False)
 
     async def drain(self) -> int:
         """Run all that is due; how many executions there were."""

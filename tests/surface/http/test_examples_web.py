@@ -18,13 +18,14 @@ import pytest
 from oncely import Oncely
 from tests.engine.steps import engine_of, sql
 from tests.surface.command import environment
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 EXAMPLES = Path(__file__).parents[3] / "examples/web"
 COMMANDS = {
     "fastapi_app": ["uvicorn", "fastapi_app:web", "--port", "0"],
     "flask_app": ["flask", "--app", "flask_app:web", "run", "--port", "0"],
 }
+EMBEDDED = "fastapi_worker"
 CLICKS = 8
 
 
@@ -47,16 +48,19 @@ def running(app: Oncely, *command: str) -> Iterator["subprocess.Popen[str]"]:
 
 @contextmanager
 def shop(app: Oncely, name: str) -> Iterator[httpx2.Client]:
-    with running(app, *COMMANDS[name]) as process:
-        assert process.stdout is not None
-        said = ""
-        while (found := re.search(r"http://127\.0\.0\.1:\d+", said)) is None:
-            line = process.stdout.readline()
-            assert line, said
-            said += line
-        threading.Thread(target=process.stdout.read, daemon=True).start()
-        with httpx2.Client(base_url=found[0], trust_env=False, timeout=PATIENCE_SECONDS) as client:
-            yield client
+    with running(app, *COMMANDS[name]) as process, client_of(process) as client:
+        yield client
+
+
+def client_of(process: "subprocess.Popen[str]") -> httpx2.Client:
+    assert process.stdout is not None
+    said = ""
+    while (found := re.search(r"http://127\.0\.0\.1:\d+", said)) is None:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    threading.Thread(target=process.stdout.read, daemon=True).start()
+    return httpx2.Client(base_url=found[0], trust_env=False, timeout=PATIENCE_SECONDS)
 
 
 def stored(app: Oncely) -> tuple[list[Any], list[Any]]:
@@ -92,5 +96,20 @@ def test_an_order_and_its_job_are_stored_together_or_not_at_all(app: Oncely, nam
         assert worker.returncode == 0
 
 
+def test_a_signal_reaches_the_web_server_that_a_worker_runs_in(app: Oncely) -> None:
+    with (
+        running(app, "uvicorn", f"{EMBEDDED}:web", "--port", "0") as process,
+        client_of(process) as client,
+    ):
+        job_id = client.post("/orders/1").json()["job_id"]
+        wait_until(lambda: app.jobs(state="running"))
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_SECONDS)  # the server has stopped, and the handler had its grace time
+    job = app.get(job_id)
+    assert job is not None
+    assert (job.state, job.result) == ("completed", "confirmed order 1")
+    assert app.workers() == []
+
+
 def test_every_example_is_tested_here() -> None:
-    assert {each.stem for each in EXAMPLES.glob("*.py")} == set(COMMANDS)
+    assert {each.stem for each in EXAMPLES.glob("*.py")} == {*COMMANDS, EMBEDDED}
