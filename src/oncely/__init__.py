@@ -6,6 +6,7 @@ from oncely.model.audit import AuditEntry
 from oncely.model.counter import Counter
 from oncely.model.errors import (
     AccessRefused,
+    BlockingCall,
     EffectMismatch,
     EffectNotFound,
     InDoubt,
@@ -59,6 +60,7 @@ from oncely.surface.ledger import Ledger
 __all__ = [
     "AccessRefused",
     "AuditEntry",
+    "BlockingCall",
     "Cancel",
     "Context",
     "Counter",

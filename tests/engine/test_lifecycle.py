@@ -12,7 +12,7 @@ import pytest
 from oncely import KeyConflict, NewJob, Oncely, Receipt, StoreUnavailable
 from oncely.flow.company import _Line
 from oncely.model.draft import Draft
-from oncely.store.engine import Access
+from oncely.store.engine import Access, StoreClosed
 from tests.engine.racers import enqueue_each, race
 from tests.engine.steps import counts, sql
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -143,7 +143,7 @@ def test_closing_under_callers_leaves_none_waiting_and_loses_nothing(url: str) -
 
             _, *answers = in_threads(6, close)
         acknowledged = sum(answer[0] for answer in answers)
-        assert [type(answer[1]) for answer in answers] == [StoreUnavailable] * 5
+        assert [type(answer[1]) for answer in answers] == [StoreClosed] * 5
         with Oncely(url) as app:
             assert counts(app)["job"] - before == acknowledged
 

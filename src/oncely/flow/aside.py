@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop, in the threads of the store."""
+"""Blocking work: beside the event loop in the threads of the store, and never in the loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
+from oncely.model.errors import BlockingCall
+
 T = TypeVar("T")
+
+
+def refuse_in_event_loop(verb: str, *, instead: str) -> None:
+    """For verbs that may wait for long: in the thread of a running loop they raise."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise BlockingCall(verb, instead)
 
 
 async def aside(executor: Executor, work: Callable[..., T], *args: Any) -> T:

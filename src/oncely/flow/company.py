@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from oncely.flow.aside import aside
 from oncely.model.errors import StoreUnavailable
-from oncely.store.engine import CLOSED
+from oncely.store.engine import StoreClosed
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -38,7 +38,7 @@ class Company(Generic[Item, Answer]):
 
     async def put(self, item: Item) -> Answer:
         if self._closed:
-            raise StoreUnavailable(CLOSED)
+            raise StoreClosed()
         loop = asyncio.get_running_loop()
         line = self._lines.get(loop)
         if line is None:

@@ -21,7 +21,7 @@ import msgspec
 from oncely.flow.aside import aside
 from oncely.flow.writes import Shared
 from oncely.model.errors import InvalidInput, OncelyError, StoreUnavailable
-from oncely.store.engine import CLOSED, Access, Runs
+from oncely.store.engine import Access, Runs, StoreClosed
 from oncely.store.plan import Plan, run
 
 T = TypeVar("T")
@@ -150,7 +150,7 @@ def _waits(wanted: Ask) -> Iterator[float]:
 
 def _next_wait(waits: Iterator[float], error: StoreUnavailable) -> float:
     seconds = next(waits, None)
-    if seconds is None or str(error) == CLOSED:
+    if seconds is None or isinstance(error, StoreClosed):
         raise error
     return seconds
 

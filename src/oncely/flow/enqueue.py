@@ -35,7 +35,7 @@ from oncely.store.admit import (
     needs_transaction,
 )
 from oncely.store.caller import Caller, aborrow, borrow
-from oncely.store.engine import Access, Engine
+from oncely.store.engine import Access, Engine, StoreClosed
 from oncely.store.gather import Gather
 from oncely.store.plan import Plan, Statement, arun, run
 from oncely.store.store_id import OtherStore, StoreId, read_store_id
@@ -70,8 +70,10 @@ class Enqueuer:
         self._warned: set[str] = set()
         self._store_id: StoreId | None = None
         self._conflicts = Conflicts(engine, executor)
+        self._closed = False
 
     def close(self) -> None:
+        self._closed = True
         self._gather.close()
         self._company.close()
 
@@ -298,6 +300,8 @@ class Enqueuer:
         return [one.plain() if isinstance(one, Repeat) else one for one in receipts]
 
     def _checked(self, caller: Caller) -> Caller:
+        if self._closed:
+            raise StoreClosed
         if caller.engine != self._engine.library.engine:
             raise InvalidInput(
                 f"tx is a transaction on {caller.engine}, the store is on "

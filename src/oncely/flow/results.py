@@ -11,7 +11,7 @@ from typing import Final
 from oncely.model.errors import JobNotFound, StoreUnavailable
 from oncely.model.job import Job
 from oncely.store import look
-from oncely.store.engine import CLOSED, Engine
+from oncely.store.engine import Engine, StoreClosed
 from oncely.store.listen import RESULT, Ear
 from oncely.store.plan import Plan
 
@@ -36,7 +36,7 @@ class Results:
         future: Future[Job] = Future()
         with self._lock:
             if self._closed:
-                raise StoreUnavailable(CLOSED)
+                raise StoreClosed()
             self._waiting.setdefault(job_id, []).append(future)
             if self._ear is None:
                 self._ear = self._engine.listen([RESULT], self._told, every_seconds=_POLL_SECONDS)
@@ -62,7 +62,7 @@ class Results:
             left = list(self._waiting)
             if self._ear is not None:
                 self._ear.close()
-        self._fail(left, StoreUnavailable(CLOSED))
+        self._fail(left, StoreClosed())
 
     def _told(self, detail: str) -> None:
         self._look_at(detail.split() or tuple(self._waiting))

@@ -128,6 +128,17 @@ class AccessRefused(UsageError):
     """The server refuses the API key, or what this key asks for."""
 
 
+class BlockingCall(UsageError, RuntimeError):
+    """A verb that waits was called in a running event loop, where nothing else could run meanwhile.
+    Nothing was done; `instead` is what to write there."""
+
+    def __init__(self, verb: str, instead: str) -> None:
+        self.instead = instead
+        super().__init__(
+            f"{verb} would block the running event loop: in async code use `{instead}`"
+        )
+
+
 class EffectMismatch(UsageError):
     """An effect of the same name came back with other arguments, or as another verb. It was not
     done. `job_id` is None for an entry of a `Ledger`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -14,7 +14,6 @@ from oncely.store.plan import Plan, Statement
 from oncely.store.sql import Library
 
 T = TypeVar("T")
-CLOSED: Final = "this Oncely was closed: make a new one"
 Access = Literal["read", "write", "transaction"]
 """`read` and `write` are statements that may stand alone, `transaction` is all or nothing."""
 
@@ -25,6 +24,13 @@ class Finding(msgspec.Struct, frozen=True):
     name: str
     status: Literal["ok", "warning", "error"]
     detail: str
+
+
+class StoreClosed(StoreUnavailable):
+    """`close()` was called: no later try will be answered."""
+
+    def __init__(self) -> None:
+        super().__init__("this Oncely or Ledger was closed: make a new one")
 
 
 class CommitLost(StoreUnavailable):

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final, Generic, TypeVar
 
 from oncely.model.errors import StoreUnavailable
-from oncely.store.engine import CLOSED
+from oncely.store.engine import StoreClosed
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -68,7 +68,7 @@ class Gather(Generic[Item, Answer]):
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
-            raise StoreUnavailable(CLOSED)
+            raise StoreClosed()
 
     def _hand_over(self) -> None:
         try:

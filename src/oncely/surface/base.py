@@ -22,6 +22,7 @@ from oncely.flow.schedule import Schedules
 from oncely.flow.writes import Writes
 from oncely.model.errors import JobNotFound
 from oncely.model.retention import Retention
+from oncely.store.engine import StoreClosed
 from oncely.store.url import open_engine
 from oncely.surface.closing import Closing
 
@@ -72,6 +73,7 @@ class Base(Closing):
         )
         self._middleware: list[Middleware] = []
         self._events = Events()
+        self._closed = False
         self._begin()
         carry_over_forks(self)
 
@@ -93,11 +95,16 @@ class Base(Closing):
         self._begin()
 
     def close(self) -> None:
+        self._closed = True
         self._enqueuer.close()
         self._writes.close()
         self._results.close()
         self._executor.shutdown()
         self._engine.close()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreClosed
 
 
 def twin(

@@ -18,6 +18,7 @@ from oncely.model import payload
 from oncely.model.effect import RESULT_LIMIT_BYTES, OnDoubt, check_note
 from oncely.model.errors import InvalidInput
 from oncely.model.keys import check_key, shown
+from oncely.store.engine import StoreClosed
 from oncely.store.ledger import plans
 from oncely.store.ledger.books import open_books
 from oncely.store.ledger.lent import Lent
@@ -49,10 +50,12 @@ def faces(
 
     @wraps(verb)
     def called(self: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
+        self._refuse_if_closed()
         return drive(verb(self, *args, **options), self._engine)
 
     @wraps(verb)
     async def awaited(self: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
+        self._refuse_if_closed()
         steps = verb(self, *args, **options)
         if self._lent is not None:
             return await drive_on_loop(steps, self._lent.arun, late=None)
@@ -87,6 +90,7 @@ class Ledger(Closing):
         if lease_seconds is None:
             lease_seconds = LENT_LEASE_SECONDS if self._lent else LEASE_SECONDS
         self._lease_seconds = _seconds(lease_seconds, "lease_seconds", at_least=0.1)
+        self._closed = False
         self._begin()
         carry_over_forks(self)
 
@@ -108,6 +112,7 @@ class Ledger(Closing):
         return self._block(key, (), tx)
 
     def _block(self, key: str, args: Any, tx: Any) -> Block:
+        self._refuse_if_closed()
         if self._engine.library is None:
             raise InvalidInput(
                 "a ledger on Redis has no transactions: what is in Redis and what is in your "
@@ -222,15 +227,22 @@ class Ledger(Closing):
     def migrate(self) -> list[str]:
         """Make the ledger's table, or bring it up to date; the names of what was applied. Safe to
         repeat, and safe from many processes at once."""
+        self._refuse_if_closed()
         return self._engine.migrate()
 
     async def amigrate(self) -> list[str]:
         """The async twin of `migrate`."""
+        self._refuse_if_closed()
         if self._lent is not None:
             return await self._lent.amigrate()
         return await aside(self._executor, self.migrate)
 
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreClosed
+
     def close(self) -> None:
+        self._closed = True
         self._holder.close()
         self._executor.shutdown()
         self._engine.close()

@@ -8,6 +8,7 @@ import time
 from datetime import datetime
 from typing import Any, Final
 
+from oncely.flow.aside import refuse_in_event_loop
 from oncely.flow.events import Hook
 from oncely.model.counter import Counter
 from oncely.model.errors import (
@@ -79,8 +80,9 @@ class Looking(Base):
 
         `JobFailed` or `JobCancelled` if it ended without a result; `ResultTimeout` after `timeout`
         seconds (None: however long it takes), and the job goes on. A job in doubt is waited for: it
-        has not ended. In an async function use `await app.aresult(...)`.
+        has not ended. In an event loop it raises `BlockingCall`: use `await app.aresult(...)`.
         """
+        refuse_in_event_loop("app.result()", instead="await app.aresult(job_id)")
         wait = _Wait(timeout)
         job = self._found(job_id)
         if job.state in ENDED:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, Unpack
 
+from oncely.flow.aside import refuse_in_event_loop
 from oncely.flow.execute import Middleware
 from oncely.model.errors import NotOverHttp
 from oncely.model.retry import Retry
@@ -75,6 +76,7 @@ class Running(Base):
         return Pusher(self._gear(), **options)
 
     def _gear(self) -> Gear:
+        self._refuse_if_closed()
         return Gear(
             engine=self._engine,
             store_threads=self._executor,
@@ -126,7 +128,9 @@ class Running(Base):
             await running
 
     def drain(self, *, queues: Sequence[str] | None = None) -> int:
-        """Run all that is due, in this process, and return how many executions there were."""
+        """Run all that is due, in this process, and return how many executions there were. In an
+        event loop it raises `BlockingCall`: use `await app.adrain()`."""
+        refuse_in_event_loop("app.drain()", instead="await app.adrain()")
         return run_alone(self.adrain(queues=queues))
 
     async def adrain(self, *, queues: Sequence[str] | None = None) -> int:

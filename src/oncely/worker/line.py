@@ -10,9 +10,10 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from oncely.flow.aside import aside
 from oncely.flow.events import log
 from oncely.model.errors import StoreError, StoreUnavailable
-from oncely.store.engine import Access, Engine
+from oncely.store.engine import Access, Engine, StoreClosed
 from oncely.store.plan import Plan
 
 T = TypeVar("T")
@@ -63,6 +64,8 @@ class Line:
         while True:
             try:
                 return await self._ask_once(make, again, access)
+            except StoreClosed:
+                raise
             except StoreUnavailable as error:
                 patience = self.patience_seconds
                 if patience <= 0:
@@ -79,9 +82,7 @@ class Line:
         self._limits.add(limit)
         try:
             async with limit:
-                return await asyncio.get_running_loop().run_in_executor(
-                    self._threads, self._run, make, again, access
-                )
+                return await aside(self._threads, self._run, make, again, access)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -92,9 +93,7 @@ class Line:
 
     async def tidy(self) -> float | None:
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._engine.tidy
-            )
+            return await aside(self._threads, self._engine.tidy)
         except StoreError as error:
             # It makes things faster, and no more: whoever may not do it goes without.
             log("the tables were not tidied", level=logging.WARNING, error=str(error))

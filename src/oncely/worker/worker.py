@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from oncely.flow.aside import refuse_in_event_loop
 from oncely.flow.events import log
 from oncely.model.drill import check_share
 from oncely.model.errors import StoreUnavailable
@@ -83,6 +84,7 @@ class Worker(Hands):
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT; a second signal hands everything back at once."""
+        refuse_in_event_loop("worker.run()", instead="async with app.running(...)")
         run_alone(self._run_until_signal())
 
     async def _run_until_signal(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from oncely.model.errors import InvalidInput, OncelyError, SchemaError, StoreError, StoreUnavailable
 from oncely.model.keys import shown
 from oncely.store import schema
-from oncely.store.engine import CLOSED, Access, Finding
+from oncely.store.engine import Access, Finding, StoreClosed
 from oncely.store.listen import Ear, Listener, Tell
 from oncely.store.plan import Plan, Quick, Row, Statement, Together, Wired, run
 from oncely.store.postgres.listen import PostgresSource
@@ -199,7 +199,7 @@ class PostgresEngine:
         meets a session that has planned it."""
         with self._lock:
             if self._closed:
-                raise StoreUnavailable(CLOSED)
+                raise StoreClosed()
             if self._idle and not fresh:
                 return self._idle.pop(0 if access == "transaction" else -1)
         return self._connect()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 from oncely.model.errors import StoreUnavailable
-from oncely.store.engine import CLOSED, CommitLost
+from oncely.store.engine import CommitLost, StoreClosed
 from oncely.store.plan import Statement
 from oncely.store.sql import Library, Prepared
 
@@ -95,7 +95,7 @@ class PostgresTransactions:
     def _take(self, idle: list[Any]) -> Any | None:
         with self._lock:
             if self._closed:
-                raise StoreUnavailable(CLOSED)
+                raise StoreClosed()
             while idle:
                 connection = idle.pop()
                 if not _is_gone(connection):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NoReturn, TypeVar
 
 from oncely.model.errors import NotOverHttp, OncelyError
-from oncely.store.engine import Access, Finding, Transactions
+from oncely.store.engine import Access, Finding, StoreClosed, Transactions
 from oncely.store.listen import RESULT, Ear, Listener, Tell
 from oncely.store.plan import Plan
 from oncely.store.remote import enqueue, ledger, look, steer, work
@@ -74,6 +74,8 @@ class RemoteEngine:
     def examine(self) -> list[Finding]:
         try:
             self._server.get("/readyz")
+        except StoreClosed:
+            raise
         except OncelyError as error:
             return [Finding("server", "error", str(error))]
         return [Finding("server", "ok", f"{self._server.url} answers, and so does its store")]

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from oncely.model.errors import InvalidInput, JobNotFound, StoreUnavailable
 from oncely.model.keys import shown
-from oncely.store.engine import CLOSED
+from oncely.store.engine import StoreClosed
 from oncely.store.remote import refusals
 
 _KEY: Final = re.compile(r"[!-~]+")
@@ -82,13 +82,13 @@ class Server:
 
     def _send(self, method: str, path: str, known: dict[str, Any], **content: Any) -> bytes:
         if self._closed:
-            raise StoreUnavailable(CLOSED)
+            raise StoreClosed()
         try:
             response = self._client.request(method, f"{self.url}{path}", **content)
         except httpx2.HTTPError as error:
             raise self.trouble(error) from error
         except RuntimeError as error:  # closed meanwhile
-            raise StoreUnavailable(CLOSED) from error
+            raise StoreClosed() from error
         return self.answer(response.status_code, response.content, known)
 
     def answer(self, status: int, body: bytes, known: dict[str, Any]) -> bytes:

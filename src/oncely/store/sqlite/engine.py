@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from oncely.model.errors import InvalidInput, SchemaError, StoreUnavailable
 from oncely.store import schema
-from oncely.store.engine import CLOSED, Access, Finding
+from oncely.store.engine import Access, Finding, StoreClosed
 from oncely.store.listen import Ear, Listener, Tell
 from oncely.store.plan import Plan, Row, Statement, Together, run
 from oncely.store.sql import QUEUE, Library, Part
@@ -100,7 +100,7 @@ class SqliteEngine:
 
     def _connection(self, access: Access) -> sqlite3.Connection:
         if self._closed:
-            raise StoreUnavailable(CLOSED)
+            raise StoreClosed()
         if self.path is None and self._owner != os.getpid():
             raise StoreUnavailable(
                 "a store in memory belongs to the process that made it: use a file"
@@ -113,7 +113,7 @@ class SqliteEngine:
 
     def _connect_for_handler(self) -> HandlerConnection:
         if self._closed:
-            raise StoreUnavailable(CLOSED)
+            raise StoreClosed()
         if self.path is None:
             raise InvalidInput(
                 "ctx.transaction() needs a connection of its own, and a store in memory has only "
