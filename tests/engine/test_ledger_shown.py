@@ -227,6 +227,17 @@ def test_only_a_failed_job_gets_a_fresh_ledger(app: Oncely, shop: Shop) -> None:
     assert ledger(app) == (2, 0)
 
 
+def test_a_job_in_doubt_has_not_ended(app: Oncely, shop: Shop) -> None:
+    """Its execution has."""
+    job = shop.run()
+    assert (job.state, job.ended_at) == ("in_doubt", None)
+    assert [run.ended_at > job.created_at for run in job.executions] == [True]
+    [listed] = app.jobs(state="in_doubt")
+    assert (listed.job_id, listed.ended_at) == (job.job_id, None)
+    app.cancel(job.job_id)
+    assert found(app, job.job_id).ended_at is not None
+
+
 def test_a_job_in_doubt_can_be_given_up(app: Oncely, shop: Shop) -> None:
     job = shop.run(unique_key="u")
     app.cancel(job.job_id)

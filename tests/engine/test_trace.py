@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -11,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from oncely import Context, Defer, KeyConflict, NewJob, Oncely, Retry
+from oncely import Context, Defer, KeyConflict, Nack, NewJob, Oncely, Retry
 from oncely.flow.trace import carrying, current
 
 KEPT = InMemorySpanExporter()
@@ -125,6 +126,72 @@ def test_every_delivery_is_a_span_and_a_recorded_effect_is_told(
     steps = [span for span in found if span.name == "step once"]
     assert [told(span, "oncely.deduplicated") for span in steps] == [False, True]
     assert [parent_of(span) for span in steps] == [id_of(first), id_of(second)]
+
+
+def _pay() -> None:
+    raise ConnectionError("the bank is asleep")
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_the_exception_of_a_failed_attempt_is_in_its_span(
+    app: Oncely, tracer: trace.Tracer, is_async: bool
+) -> None:
+    """With its type, its message and the lines where it was raised, in the span of the effect that
+    raised it and in that of the execution."""
+    if is_async:
+
+        @app.job("k", retry=Retry(max_attempts=1))
+        async def on_loop(ctx: Context) -> None:
+            await ctx.step("pay", _pay)
+    else:
+
+        @app.job("k", retry=Retry(max_attempts=1))
+        def in_thread(ctx: Context) -> None:
+            ctx.step("pay", _pay)
+
+    with tracer.start_as_current_span("request"):
+        app.enqueue("k")
+    app.drain()
+    found = spans()
+    for name in ("execute k", "step pay"):
+        assert found[name].status.status_code is StatusCode.ERROR
+        [event] = found[name].events
+        attributes = event.attributes or {}
+        assert event.name == "exception"
+        assert attributes["exception.type"] == "ConnectionError"
+        assert attributes["exception.message"] == "the bank is asleep"
+        assert "in _pay" in str(attributes["exception.stacktrace"])
+
+
+def test_a_refusal_is_recorded_and_a_defer_is_no_failure(app: Oncely, tracer: trace.Tracer) -> None:
+    class Order(msgspec.Struct):
+        id: int
+
+    @app.job("typed")
+    def typed(ctx: Context, order: Order) -> None: ...
+
+    @app.job("refused")
+    def refused(ctx: Context) -> None:
+        raise Nack("no such account", retryable=False)
+
+    @app.job("later")
+    def later(ctx: Context) -> None:
+        raise Defer(3600)
+
+    with tracer.start_as_current_span("request"):
+        app.enqueue("typed", {"id": "seven"})
+        app.enqueue("refused")
+        app.enqueue("later")
+    app.drain()
+    found = spans()
+    told_of = {
+        name: [str((event.attributes or {})["exception.type"]) for event in found[name].events]
+        for name in ("execute typed", "execute refused", "execute later")
+    }
+    assert [kind.rpartition(".")[2] for kind in told_of["execute typed"]] == ["ValidationError"]
+    assert [kind.rpartition(".")[2] for kind in told_of["execute refused"]] == ["Nack"]
+    assert told_of["execute later"] == []
+    assert found["execute later"].status.status_code is StatusCode.UNSET
 
 
 def test_a_trace_is_not_part_of_what_a_key_stands_for(app: Oncely, tracer: trace.Tracer) -> None:

@@ -44,6 +44,8 @@ def test_what_show_prints_can_be_copied(at: Command, here: Command, url: str, he
     commands = [line for line in lines if line.startswith("oncely resolve ")]
     assert [split(line)[4] for line in commands] == ["--happened", "--did-not-happen"]
     assert "in_doubt, fence, " in said.out
+    assert re.search(r"\n  ended            not yet\n", said.out)
+    assert at("show", held, "--json").json()["ended_at"] is None
     assert 'arguments ["ann@example.org"]' in said.out
     # The URL is part of it, with its password hidden; here it has none.
     done = here(*split(commands[0])[1:])

@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never
 
 from oncely.flow.context import Context
 from oncely.flow.handler import Handler
-from oncely.flow.trace import UNRECORDED, Span, carry_on, executing
+from oncely.flow.trace import UNRECORDED, Span, carry_on, executing, record_exception
 from oncely.model import payload
 from oncely.model.errors import InvalidInput
 from oncely.model.outcome import (
@@ -72,7 +72,7 @@ async def _run(
     try:
         arguments = handler.arguments(context, claimed.payload)
     except Exception as error:
-        return Raised(_failure(error, "the payload does not fit the handler: "), retryable=False)
+        return _raised(error, "the payload does not fit the handler: ", retryable=False)
     limit: asyncio.Timeout | None = None
     try:
         if timeout_seconds is not None:
@@ -83,7 +83,7 @@ async def _run(
         else:
             value = await _chain(handler, arguments, middleware, threads)(context)
     except Nack as error:
-        return Raised(_failure(error), retryable=error.retryable)
+        return _raised(error, retryable=error.retryable)
     except Defer as error:
         return Deferred(error.seconds, _failure(error))
     except Cancel as error:
@@ -91,7 +91,7 @@ async def _run(
     except Exception as error:
         expired = limit is not None and limit.expired()
         told = f"no end within {timeout_seconds} seconds" if expired else ""
-        return Raised(_failure(error, told))
+        return _raised(error, told)
     if value is None:
         return RETURNED_NOTHING
     if isinstance(value, Ending):  # of our own handlers: no traceback is made of it
@@ -99,7 +99,7 @@ async def _run(
     try:
         return Returned(payload.encode(value, max_bytes=max_result_bytes))
     except InvalidInput as error:
-        return Raised(_failure(error, "the result cannot be kept: "), retryable=False)
+        return _raised(error, "the result cannot be kept: ", retryable=False)
 
 
 def with_doubt(ending: Ending, context: Context) -> Ending:
@@ -163,6 +163,11 @@ def _caught(function: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseExc
 
 async def _wrapped(wrap: Middleware, inner: Call, context: Context) -> Any:
     return await wrap(context, inner)
+
+
+def _raised(error: Exception, told: str = "", *, retryable: bool = True) -> Raised:
+    record_exception(error)
+    return Raised(_failure(error, told), retryable=retryable)
 
 
 def _failure(error: BaseException, told: str = "") -> Failure:

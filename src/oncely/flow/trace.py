@@ -118,6 +118,13 @@ def carrying(traceparent: str | None) -> Iterator[None]:
         _carried.reset(token)
 
 
+def record_exception(error: BaseException) -> None:
+    """In the span that is current: the type, the message and the lines where it was raised."""
+    otel = _otel()
+    if otel is not None:
+        otel.get_current_span().record_exception(error)
+
+
 def carry_on(claimed: Claimed) -> None:
     """What this task does belongs to the trace of the job."""
     if claimed.traceparent is not None:

@@ -13,7 +13,7 @@ import msgspec
 from oncely.model.errors import InvalidInput
 from oncely.prove.copies import Copies
 from oncely.prove.downstream import Downstream
-from oncely.store.url import sqlite_path
+from oncely.store.url import sqlite_path, without_driver
 
 Snapshot = dict[str, Counter[str]]
 
@@ -27,6 +27,8 @@ class Table:
     """The rows of a table, on SQLite or PostgreSQL. Columns that no two runs share are ignored."""
 
     def __init__(self, url: str, name: str, *, ignore: Sequence[str] = ()) -> None:
+        if isinstance(url, str):
+            url = without_driver(url)
         if not isinstance(url, str) or url.partition("://")[0] not in (
             "sqlite",
             "postgresql",

@@ -14,6 +14,8 @@ from oncely.store.plan import Plan, Row, document
 FIRST: Final = "00000000-0000-0000-0000-000000000000"
 LAST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_ENDED: Final = 12
+"""The column with the end of the last execution."""
 
 
 def get(job_id: str) -> Plan[Job | None]:
@@ -80,7 +82,7 @@ def _job(row: Row, executions: list[Execution], effects: list[Effect]) -> Job:
             outcome=same["state"],
             worker=worker,
             started_at=moment_of(started),
-            ended_at=same["ended_at"],
+            ended_at=moment(row[_ENDED]),
             error=value(error),
         )
         executions = [*executions, last]
@@ -114,7 +116,8 @@ def shared(row: Row) -> tuple[dict[str, Any], Sequence[Any]]:
         "tags": value(tags) or [],
         "created_at": moment(created),
         "due_at": moment(due),
-        "ended_at": moment_of(ended),
+        # One in doubt is held for a person: its execution has ended, and it has not.
+        "ended_at": None if state == "in_doubt" else moment_of(ended),
     }
     return same, rest
 

@@ -20,6 +20,7 @@ EXPECTED: Final = (
 def open_engine(url: str, *, schema: str, part: Part = QUEUE, api_key: str | None = None) -> Engine:
     if not isinstance(url, str):
         raise InvalidInput(f"the store's URL is {_shown(url)}; {EXPECTED}")
+    url = without_driver(url)
     scheme, separator, rest = url.partition("://")
     if not separator:
         raise InvalidInput(f"the store's URL is {_shown(url)}; {EXPECTED}")
@@ -34,6 +35,22 @@ def open_engine(url: str, *, schema: str, part: Part = QUEUE, api_key: str | Non
     if scheme in ("http", "https") and part is QUEUE:
         return _remote(url, api_key)
     raise InvalidInput(f"the store's URL begins with {scheme}://; {EXPECTED}")
+
+
+def without_driver(url: str) -> str:
+    """`postgresql+psycopg://…` is how SQLAlchemy writes the driver that we use. Another driver is
+    refused: it would not be used."""
+    scheme, separator, rest = url.partition("://")
+    database, plus, driver = scheme.partition("+")
+    if not separator or not plus or database not in ("postgresql", "postgres", "sqlite"):
+        return url
+    if database != "sqlite" and driver == "psycopg":
+        return f"{database}://{rest}"
+    ours = "Python's own sqlite3" if database == "sqlite" else "psycopg 3"
+    raise InvalidInput(
+        f"the store's URL begins with {scheme}://, and oncely connects with {ours}: write "
+        f"{database}://… instead"
+    )
 
 
 def _remote(url: str, api_key: str | None) -> Engine:

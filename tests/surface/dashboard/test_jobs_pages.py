@@ -194,6 +194,7 @@ def test_doubt_is_settled(site: Site) -> None:
     assert "It happened" in inbox
     assert "the bank did not answer" in inbox
     assert "effect reserve is done" in inbox.lower()
+    assert "<dt>Ended</dt>" not in site.page(f"/jobs/{yes}")
     answer = {"job": yes, "effect": "charge", "note": f"seen {PROBE}"}
     refused = site.act("/doubt", 422, **answer, happened="yes", result="{")
     assert "not JSON" in refused

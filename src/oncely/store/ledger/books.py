@@ -9,7 +9,7 @@ from oncely.model.keys import shown
 from oncely.store.engine import Runs
 from oncely.store.plan import Plan
 from oncely.store.sql import LEDGER, Library
-from oncely.store.url import open_engine
+from oncely.store.url import open_engine, without_driver
 
 EXPECTED: Final = (
     "expected the URL of a database (postgresql://…, sqlite:///…, mysql+driver://…, redis://…), an "
@@ -60,6 +60,7 @@ def open_books(where: Any) -> Books:
 
 
 def _by_url(url: str) -> Books:
+    url = without_driver(url)
     scheme = url.partition("://")[0]
     if scheme in ("redis", "rediss"):
         from oncely.store.ledger.on_redis import connect

@@ -60,7 +60,8 @@ def test_a_held_job_goes_on_when_its_doubt_is_resolved(client: Client, app: Once
 
     job_id = client.publish("q", 1, kind="mail").json()["id"]
     app.drain()
-    assert client.get(f"/v1/jobs/{job_id}").json()["state"] == "in_doubt"
+    job = client.get(f"/v1/jobs/{job_id}").json()
+    assert (job["state"], job["endedAt"]) == ("in_doubt", None)
     wrong = client.post(f"/v1/jobs/{job_id}/resolve", json={"effect": "other", "happened": True})
     assert (wrong.status_code, wrong.json()["code"]) == (404, "effect_not_found")
     for body in ({"effect": "send"}, {"effect": "send", "happened": False, "result": 1}):

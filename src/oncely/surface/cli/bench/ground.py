@@ -18,6 +18,7 @@ import msgspec
 
 from oncely.model.errors import InvalidInput, StoreUnavailable
 from oncely.store.measure import drop_schema
+from oncely.store.url import without_driver
 from oncely.surface.app import Oncely
 from oncely.surface.base import DEFAULT_URL
 from oncely.surface.cli.options import Options
@@ -71,7 +72,7 @@ def ground(options: Options, purpose: str = "bench") -> Iterator[Ground]:
     """Jobs of others are never touched: on PostgreSQL it works in schemas with names of its own, on
     SQLite in files of its own, in the folder of the file that is named."""
     named = options.url is not None or os.environ.get("ONCELY_URL")
-    url = address(options.url) if named else DEFAULT_URL
+    url = without_driver(address(options.url)) if named else DEFAULT_URL
     scheme = url.partition("://")[0]
     if scheme == "sqlite":
         path = file_of(url) if named else None
