@@ -19,15 +19,19 @@ from oncely.store.plan import Plan, Row, Statement, Together, run
 from oncely.store.sql import QUEUE, Library, Part
 from oncely.store.sqlite.listen import SqliteSource, Version
 from oncely.store.sqlite.transaction import HandlerConnection, SqliteTransactions
+from oncely.store.sqlite.write_queue import BUSY_SECONDS, WriteQueue
+from oncely.store.store_id import StoreId, read_store_id, refuse_other_store
 
 T = TypeVar("T")
 C = TypeVar("C", bound=sqlite3.Connection)
-BUSY_SECONDS: Final = 30.0
+FileId = tuple[int, int]
 OLDEST_SQLITE: Final = (3, 35, 0)
 WAL_RESET_FIXED: Final = (3, 51, 3)
 _WAL_BYTES: Final = 4 * 1024 * 1024
 _CHECKPOINT_WAIT_MS: Final = 100
 _RETRY_SECONDS: Final = 0.005
+_RENEWALS: Final = ("renew", "heartbeat", "revive")
+"""Plans that begin with one of these renew leases: they go before all others that write."""
 _leaked: list[object] = []
 """Stores in memory of a parent process: what is left of them in the child is not touched."""
 
@@ -44,11 +48,16 @@ class SqliteEngine:
                 f"{'.'.join(map(str, OLDEST_SQLITE))} or newer. Use a newer Python build"
             )
         self.library = Library("sqlite", part=part)
+        self._part = part
         # A relative path means the same file after the process changes its folder.
         self.path = None if path is None else path.absolute()
+        self._name = str(self.path)
         self._owner = os.getpid()
         self._closed = False
         self._begin()
+        self._file: FileId | None = None
+        self._store_id: StoreId | None = None
+        self._is_lost = False
         try:
             self._applied = self._update()
         except BaseException:
@@ -61,6 +70,7 @@ class SqliteEngine:
             self._disconnect()
 
     def _begin(self) -> None:
+        self._queue = None if self.path is None else WriteQueue(self.path)
         self._write_lock = threading.Lock()
         self._read_lock = self._write_lock if self.path is None else threading.Lock()
         self._writer: sqlite3.Connection | None = None
@@ -69,7 +79,7 @@ class SqliteEngine:
         self._source = SqliteSource(self._version)
         self._listener = Listener(self._source)
         self.transactions = SqliteTransactions(
-            self._connect_for_handler, lambda: _translated(self.path)
+            self._connect_for_handler, lambda: _translated(self.path), self._check_file
         )
 
     def pause(self) -> None:
@@ -97,6 +107,8 @@ class SqliteEngine:
             if connection is not None:
                 connection.close()
         self._reader = self._writer = None
+        if self._queue is not None:
+            self._queue.close()
 
     def _connection(self, access: Access) -> sqlite3.Connection:
         if self._closed:
@@ -106,10 +118,42 @@ class SqliteEngine:
                 "a store in memory belongs to the process that made it: use a file"
             )
         if access == "read" and self.path is not None:
+            self._check_file()
             self._reader = self._reader or self._connect()
             return self._reader
-        self._writer = self._writer or self._connect()
+        if self._writer is None:
+            self._writer = self._connect()
+            self._writer.execute("pragma busy_timeout = 0")  # it waits in the queue
         return self._writer
+
+    def _check_file(self) -> None:
+        """Whether the path still leads to the file that we have open: what is written to another
+        one nobody will see."""
+        if self.path is not None and self._file is not None:
+            found = _file_at(self._name)
+            if found != self._file:
+                raise FileMoved(self.path, is_gone=found is None)
+
+    def _let_go(self) -> None:
+        """Of the file that is no longer at the path."""
+        with ExitStack() as held:
+            for lock in self._locks():
+                held.enter_context(lock)
+            self._disconnect()
+            self._is_lost = True
+
+    def _open_again(self) -> None:
+        """The file at the path, if there is one: a new one is not ours to make."""
+        assert self.path is not None
+        if _file_at(self._name) is None:
+            raise FileMoved(self.path, is_gone=True)
+        self._file = self._store_id = None
+        self._is_lost = False
+        try:
+            self._update()
+        except BaseException:
+            self._is_lost = True
+            raise
 
     def _connect_for_handler(self) -> HandlerConnection:
         if self._closed:
@@ -119,10 +163,14 @@ class SqliteEngine:
                 "ctx.transaction() needs a connection of its own, and a store in memory has only "
                 "one: use a file"
             )
-        return self._connect(HandlerConnection)
+        connection = self._connect(HandlerConnection)
+        connection.queue = WriteQueue(self.path)
+        return connection
 
     def _connect(self, factory: type[C] = sqlite3.Connection) -> C:  # type: ignore[assignment]
+        self._check_file()  # SQLite would make a new one
         with _translated(self.path):
+            before = _file_at(self._name)
             connection = sqlite3.connect(
                 self.path or ":memory:",
                 timeout=BUSY_SECONDS,
@@ -135,18 +183,54 @@ class SqliteEngine:
                 connection.execute("pragma synchronous = full")
                 # Checkpoints are ours to take, under the write lock: see checkpoint().
                 connection.execute("pragma wal_autocheckpoint = 0")
+                if self.path is not None:
+                    self._keep_file(before)
             except BaseException:
                 connection.close()
                 raise
             return connection
 
+    def _keep_file(self, before: FileId | None) -> None:
+        """Which file was opened just now: the one that was there before and after that."""
+        assert self.path is not None
+        after = _file_at(self._name)
+        if after is None or before not in (None, after) or self._file not in (None, after):
+            raise FileMoved(self.path, is_gone=after is None)
+        self._file = after
+
     def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
+        if self._is_lost:
+            self._open_again()
+        try:
+            return self._run(make, access)
+        except FileMoved:
+            self._let_go()
+            if access != "read":
+                raise
+        self._open_again()
+        return self._run(make, access)
+
+    def _run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
         lock = self._read_lock if access == "read" else self._write_lock
         with lock, _translated(self.path):
             connection = self._connection(access)
             changes = connection.total_changes
-            with _transaction(connection, "deferred" if access == "read" else "immediate"):
-                value = run(make(False), lambda statement: self._ask(connection, statement))
+            plan = make(False)
+            try:
+                first = next(plan)
+            except StopIteration as end:
+                done: T = end.value
+                return done
+            if access == "read":
+                connection.execute("begin deferred")
+            elif self._queue is None:
+                connection.execute("begin immediate")
+            else:
+                self._queue.begin(connection, is_renewal=first.name in _RENEWALS)
+            with _transaction(connection):
+                value = run(plan, lambda statement: self._ask(connection, statement), first)
+            if access != "read":
+                self._check_file()
             if connection.total_changes != changes:
                 self._source.committed = True
                 self._listener.ring()
@@ -193,7 +277,7 @@ class SqliteEngine:
             # The commit before it stands, and that is what the caller must hear.
             pass
         finally:
-            writer.execute(f"pragma busy_timeout = {round(BUSY_SECONDS * 1000)}")
+            writer.execute("pragma busy_timeout = 0")
 
     def migrate(self) -> list[str]:
         """What opening the store applied is named by the first call: nobody else has said it."""
@@ -214,6 +298,13 @@ class SqliteEngine:
 
     def vet(self) -> Plan[None]:
         """Nothing is read before the write lock is there: who has read cannot wait for it."""
+        try:
+            if self._is_lost:
+                self._open_again()
+            self._check_file()
+        except FileMoved:
+            self._let_go()
+            raise
         file = next(file for _, name, file in (yield Statement("place")) if name == "main")
         if not _is_same(file, self.path):
             raise InvalidInput(
@@ -222,6 +313,10 @@ class SqliteEngine:
             )
         yield Statement("write_lock")
         yield from schema.check(self.library)
+        if self._part is QUEUE:
+            # The path of the caller's file says nothing of a file that was deleted since.
+            self._store_id = self._store_id or self.run(lambda _: read_store_id(), "read")
+            yield from refuse_other_store(self._store_id)
 
     def examine(self) -> list[Finding]:
         with self._write_lock, _translated(self.path):
@@ -271,6 +366,33 @@ def _is_same(file: str, path: Path | None) -> bool:
         return False
 
 
+class FileMoved(StoreUnavailable):
+    """The file of the store was deleted or replaced while it was open. Nothing is acknowledged."""
+
+    def __init__(self, path: Path, *, is_gone: bool) -> None:
+        if is_gone:
+            told = (
+                f"{path} was deleted while this app had it open: this call is not acknowledged, "
+                "because there is no file that has it. Put the file back, or make a new store "
+                "with `oncely migrate`, and the app opens it"
+            )
+        else:
+            told = (
+                f"{path} was replaced by another file while this app had it open: this call is "
+                "not acknowledged, because the new file does not have it. Repeat the call: it "
+                "goes to the new file"
+            )
+        super().__init__(told)
+
+
+def _file_at(path: str) -> FileId | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def is_store(path: Path) -> bool:
     """Whether the file is there and has our tables. Looks only, and makes nothing."""
     if not path.exists():
@@ -305,8 +427,8 @@ def _examine_version() -> Finding:
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection, mode: str) -> Iterator[None]:
-    connection.execute(f"begin {mode}")
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """One that has begun."""
     try:
         yield
         connection.execute("commit")

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from typing import Any, Literal, TypeVar
 
 from oncely.model.errors import InvalidInput
+from oncely.store.sqlite.write_queue import BUSY_SECONDS, WriteQueue
 
 T = TypeVar("T")
 Params = Sequence[Any] | Mapping[str, Any]
@@ -18,8 +19,15 @@ Params = Sequence[Any] | Mapping[str, Any]
 class HandlerConnection(sqlite3.Connection):
     """Its transaction is the job's: ended by the job, not by the handler, however it tries."""
 
+    queue: WriteQueue
+
     def begin(self) -> None:
-        self.execute("begin immediate")
+        self.execute("pragma busy_timeout = 0")  # it waits in the queue
+        try:
+            self.queue.begin(self)
+        finally:
+            self.queue.close()
+        self.execute(f"pragma busy_timeout = {round(BUSY_SECONDS * 1000)}")
         self.set_authorizer(_refuse_transactions)
 
     def end(self) -> None:
@@ -81,15 +89,18 @@ class AsyncHandlerConnection:
 
 
 class SqliteTransactions:
-    """`ours` says in our words what went wrong with what the handler did not ask for itself."""
+    """`ours` says in our words what went wrong with what the handler did not ask for itself.
+    `check_file` is asked before a commit is acknowledged."""
 
     def __init__(
         self,
         connect: Callable[[], HandlerConnection],
         ours: Callable[[], AbstractContextManager[None]],
+        check_file: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._ours = ours
+        self._check_file = check_file
 
     @contextmanager
     def sync(self) -> Iterator[HandlerConnection]:
@@ -100,6 +111,7 @@ class SqliteTransactions:
             yield connection
             with self._ours():
                 connection.end()
+            self._check_file()
         finally:
             # What is not committed is rolled back.
             connection.close()
@@ -123,6 +135,7 @@ class SqliteTransactions:
             yield AsyncHandlerConnection(opened[0], thread)
             with self._ours():
                 await _in(thread, opened[0].end)
+            self._check_file()
         finally:
             # In the same thread, so after whatever is under way there, also if we are cancelled.
             closing = _in(thread, close)
