@@ -123,7 +123,8 @@ def postgres_url(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[s
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "jobs.db"
-    Oncely(f"sqlite:///{path}").close()
+    with Oncely(f"sqlite:///{path}") as app:
+        app.migrate()
     return path
 
 

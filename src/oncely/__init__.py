@@ -34,6 +34,7 @@ from oncely.model.errors import (
     UniqueKeyTaken,
     UsageError,
     UserNotFound,
+    WorkerStuck,
     WrongState,
 )
 from oncely.model.event import Event
@@ -121,6 +122,7 @@ __all__ = [
     "User",
     "UserNotFound",
     "Worker",
+    "WorkerStuck",
     "WrongState",
     "acting",
     "key",

@@ -79,7 +79,8 @@ def test_an_app_that_nobody_closed_lets_go_of_its_file(tmp_path: Path) -> None:
 
 def test_an_app_that_could_not_be_opened_leaves_no_file_open(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    Oncely(f"sqlite:///{path}").close()
+    with Oncely(f"sqlite:///{path}") as app:
+        app.migrate()
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("insert into oncely_migration (number, name, checksum) values (9999, 'x', 'y')")
     with pytest.raises(SchemaError):
@@ -170,7 +171,8 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    with Oncely(f"sqlite:///{path}"):
+    with Oncely(f"sqlite:///{path}") as app:
+        app.migrate()
         path.chmod(0)
     assert f"{path} cannot be opened" in tell(path)
 
@@ -180,7 +182,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     text = "Dear diary, today I was mistaken for a database.\n" * 100
     path.write_text(text)
     with pytest.raises(StoreUnavailable, match=r"notes.txt is not an SQLite database"):
-        Oncely(f"sqlite:///{path}")
+        Oncely(f"sqlite:///{path}").migrate()
     assert path.read_text() == text
 
 
@@ -200,13 +202,13 @@ def test_a_damaged_file(sqlite_url: str) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreUnavailable, match="cannot be opened: check that its folder exists"):
-        Oncely(f"sqlite:///{tmp_path / place}")
+        Oncely(f"sqlite:///{tmp_path / place}").migrate()
     assert not (tmp_path / "missing").exists()
 
 
 def test_a_folder_instead_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="cannot be opened"):
-        Oncely(f"sqlite:///{tmp_path}")
+        Oncely(f"sqlite:///{tmp_path}").migrate()
 
 
 def test_the_log_is_emptied_now_and_then(sqlite_url: str) -> None:

@@ -20,6 +20,10 @@ def reclaim(app: Oncely, limit: int = 10) -> list[tuple[str, str]]:
     return [(job.job_id, job.fate) for job in taken]
 
 
+def next_expiry(app: Oncely) -> float | None:
+    return app._engine.run(lambda _: deliver.next_expiry(), "read")
+
+
 def completed(claimed: Claimed) -> Settlement:
     return Settlement(claimed.job_id, claimed.attempt, state="completed").under(claimed.fence)
 
@@ -109,3 +113,24 @@ def test_a_crash_keeps_the_unique_key_and_a_poison_pill_frees_it(app: Oncely) ->
         let_days_pass(app, 1)
         reclaim(app)
     assert app.enqueue("k", unique_key="u").inserted
+
+
+def test_the_next_expiry_is_that_of_the_lease_that_runs_out_first(app: Oncely) -> None:
+    assert next_expiry(app) is None
+    app.enqueue_many(NewJob("k", n) for n in range(2))
+    first = claim_one(app)
+    let_days_pass(app, A_MINUTE / 2)
+    claim_one(app)
+    left = next_expiry(app)
+    assert left is not None
+    assert 0 < left <= 30
+    assert end(app, first, "completed")
+    later = next_expiry(app)
+    assert later is not None
+    assert left < later <= 60
+    let_days_pass(app, A_MINUTE * 2)
+    over = next_expiry(app)
+    assert over is not None
+    assert over <= 0
+    assert len(reclaim(app)) == 1
+    assert next_expiry(app) is None

@@ -25,7 +25,8 @@ SEEKING = (
 
 @pytest.mark.parametrize("name", SEEKING)
 def test_sqlite_seeks(name: str, sqlite_url: str) -> None:
-    Ledger(sqlite_url).close()
+    with Ledger(sqlite_url) as ledger:
+        ledger.migrate()
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
         for prepared in Library("sqlite", part=LEDGER).get(name, ":{name}"):
             params = {param: PARAMS[param] for param in prepared.names}

@@ -140,7 +140,7 @@ HOT = [
     "replay_holder", "replay", "claim", "settle", "prune_look", "prune_drop", "prune_keys",
     "cancel_running", "claimed", "survey", "claim_lanes", "file", "ring", "limits_hold",
     "limits_running", "limits_spend", "limits_set", "limits_drop", "queue_set", "queues_list",
-    "groups_list", "reclaim", "renew", "settle_late", "settled",
+    "groups_list", "reclaim", "next_expiry", "renew", "settle_late", "settled",
     "keep_repeats", "keep_recognised", "story", "story_job",
     "effect_begin", "effect_retake", "effect_done", "effect_look", "effect_clear", "effect_resolve",
     "effects_hold", "effects_doubt", "effects_forget", "go_on", "cancel_held", "look_effects",
@@ -181,7 +181,8 @@ def test_every_statement_is_looked_at() -> None:
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
     path = tmp_path_factory.mktemp("plans") / "jobs.db"
-    Oncely(f"sqlite:///{path}").close()
+    with Oncely(f"sqlite:///{path}") as app:
+        app.migrate()
     connection = sqlite3.connect(path)
     yield connection
     connection.close()
@@ -254,7 +255,7 @@ def test_postgres_seeks_in_every_table_that_grows(
 HOT_FROM_THE_START = [
     "admit", "find_keys", "find_holders", "find_jobs", "keep_repeats", "survey", "claim",
     "claim_lanes", "claimed", "ring", "file", "limits_hold", "limits_running", "limits_spend",
-    "settle", "settle_whole", "settle_late", "settled", "renew", "reclaim", "look",
+    "settle", "settle_whole", "settle_late", "settled", "renew", "reclaim", "next_expiry", "look",
     "effect_begin", "effect_done", "effect_look", "prune_look", "prune_keys", "prune_drop",
     "prune_effects", "keep_recognised", "lend_keys", "drop_expired_keys", "find_queues",
     "reserve_keys", *ONLY_ON_POSTGRES,

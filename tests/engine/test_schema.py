@@ -231,12 +231,12 @@ def test_on_sqlite_a_file_that_cannot_be_one_is_a_clear_error(tmp_path: Path) ->
     text = tmp_path / "notes.txt"
     text.write_text("not a database, but long enough to be looked at\n" * 100)
     with pytest.raises(StoreUnavailable, match=r"notes\.txt is not an SQLite database"):
-        Oncely(f"sqlite:///{text}")
+        Oncely(f"sqlite:///{text}").migrate()
     assert text.read_text().startswith("not a database")
     with pytest.raises(StoreUnavailable, match="check that its folder exists"):
-        Oncely(f"sqlite:///{tmp_path}/no/such/folder/jobs.db")
+        Oncely(f"sqlite:///{tmp_path}/no/such/folder/jobs.db").migrate()
     with pytest.raises(StoreUnavailable):
-        Oncely(f"sqlite:///{tmp_path}")
+        Oncely(f"sqlite:///{tmp_path}").migrate()
 
 
 def test_on_sqlite_a_relative_path_means_the_same_file_after_a_change_of_folder(
@@ -265,6 +265,7 @@ def test_the_url_comes_from_the_environment(
     monkeypatch.setenv("ONCELY_URL", "sqlite:///from-env.db")
     with Oncely() as app:
         assert app.url == "sqlite:///from-env.db"
+        app.migrate()
     for unset in ("", None):
         if unset is None:
             monkeypatch.delenv("ONCELY_URL")
@@ -272,6 +273,7 @@ def test_the_url_comes_from_the_environment(
             monkeypatch.setenv("ONCELY_URL", unset)
         with Oncely() as app:
             assert app.url == "sqlite:///oncely.db"
+            app.migrate()
     assert {path.name for path in tmp_path.glob("*.db")} == {"from-env.db", "oncely.db"}
     monkeypatch.setenv("ONCELY_URL", "nonsense")
     with pytest.raises(InvalidInput):

@@ -52,7 +52,8 @@ def tx_other_store(cluster: Cluster) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def tx_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tx") / "jobs.db"
-    Oncely(f"sqlite:///{path}").close()
+    with Oncely(f"sqlite:///{path}") as app:
+        app.migrate()
     connection = sqlite3.connect(path)
     connection.execute("create table orders (name text primary key)")
     connection.close()
@@ -80,6 +81,7 @@ def scene(library: str, request: pytest.FixtureRequest) -> Iterator[Scene]:
             app, watcher = request.getfixturevalue("tx_others")
         else:
             app = closing.enter_context(Oncely(url))
+            app.migrate()
             watcher = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
             closing.callback(watcher.close)
         yield Scene(url, app, KITS[library], watcher, closing)

@@ -76,7 +76,8 @@ def test_the_examples_run(here: Command, folder: Path, monkeypatch: pytest.Monke
     with Oncely("sqlite:///mail.db") as app:
         app.enqueue("mail.send", {"to": "ann@example.com"})
         fail(app)
-    Oncely("sqlite:///dead.db").close()
+    with Oncely("sqlite:///dead.db") as app:
+        app.migrate()
     with Oncely("sqlite:///held.db") as app:
         app.job("mail.send")(lambda ctx: ctx.fence("welcome", lost))
         app.enqueue("mail.send")

@@ -38,7 +38,7 @@ from oncely.store.caller import Caller, aborrow, borrow
 from oncely.store.engine import Access, Engine, StoreClosed
 from oncely.store.gather import Gather
 from oncely.store.plan import Plan, Statement, arun, run
-from oncely.store.store_id import OtherStore, StoreId, read_store_id
+from oncely.store.store_id import OtherStore, StoreId
 
 watched: Final[ContextVar[list[str] | None]] = ContextVar("oncely_watched", default=None)
 """In a drill: the kinds of the jobs that were put in meanwhile."""
@@ -239,11 +239,12 @@ class Enqueuer:
             return run(self._vetted(drafts), lambda statement: caller.ask(library, statement))
 
         with self._noted(drafts, in_callers=True):
-            self._store_id = self._store_id or self._read_store_id()
+            self._store_id = self._store_id or self._engine.store_id()
             try:
                 receipts = admitted()
             except OtherStore as error:
-                self._store_id = self._read_store_id()
+                # The store may have been made anew since its id was read.
+                self._store_id = self._engine.store_id()
                 if self._store_id == error.own:
                     raise
                 receipts = admitted()
@@ -257,8 +258,8 @@ class Enqueuer:
             plan = self._vetted(drafts)
             return await arun(plan, lambda statement: caller.aask(library, statement))
 
-        async def read() -> StoreId:
-            return await aside(self._executor, self._read_store_id)
+        async def read() -> StoreId | None:
+            return await aside(self._executor, self._engine.store_id)
 
         with self._noted(drafts, in_callers=True):
             self._store_id = self._store_id or await read()
@@ -270,11 +271,6 @@ class Enqueuer:
                     raise
                 receipts = await admitted()
         return self._told(drafts, receipts, uncommitted=True)
-
-    def _read_store_id(self) -> StoreId:
-        """On a connection of our own: once, and again when it does not match, for the store may
-        have been made anew since."""
-        return self._engine.run(lambda _: read_store_id(), "read")
 
     def _vetted(self, drafts: Sequence[Draft]) -> Plan[list[Receipt]]:
         yield from self._engine.vet()

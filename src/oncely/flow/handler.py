@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from oncely.flow.context import Context
 from oncely.model.draft import check_name, check_timeout
 from oncely.model.errors import InvalidInput
 from oncely.model.retry import Retry
@@ -89,26 +91,68 @@ class Registry:
 def _second_parameter(kind: str, function: Callable[..., Any]) -> tuple[bool, Any]:
     if not callable(function):
         raise InvalidInput(f"the handler of kind {kind!r} is {function!r}; expected a function")
+    signature = inspect.signature(function).parameters.values()
     parameters = [
         parameter
-        for parameter in inspect.signature(function).parameters.values()
+        for parameter in signature
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
+    for parameter in signature:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise InvalidInput(
+                f"the handler of kind {kind!r} takes {parameter.name!r} only by name; expected "
+                "(ctx) or (ctx, payload)"
+            )
+    inner = inspect.unwrap(function)
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise InvalidInput(
+            f"the handler of kind {kind!r} yields, so a call of it runs nothing: return a value"
+        )
     required = [parameter for parameter in parameters if parameter.default is parameter.empty]
     if not parameters or len(required) > 2:
         raise InvalidInput(
             f"the handler of kind {kind!r} takes {len(parameters)} arguments; expected (ctx) or "
             "(ctx, payload)"
         )
-    if len(parameters) == 1:
-        return False, None
     try:
         hints = get_type_hints(function)
+    except TypeError:  # a partial, or an object that can be called, has no annotations of its own
+        hints = {}
     except NameError as error:
+        if len(parameters) == 1:  # what only type checkers know need not be known here
+            return False, None
         raise InvalidInput(
             f"the handler of kind {kind!r} has an annotation that cannot be resolved: {error}"
         ) from None
+    _check_context_is_first(kind, function, [hints.get(each.name, Any) for each in parameters])
+    if len(parameters) == 1:
+        return False, None
     return True, hints.get(parameters[1].name, Any)
+
+
+def _check_context_is_first(kind: str, function: Callable[..., Any], hints: list[Any]) -> None:
+    second = hints[1] if len(hints) > 1 else Any
+    if _may_be_context(hints[0]) and not (isinstance(second, type) and issubclass(second, Context)):
+        return
+    first = next(iter(inspect.signature(function).parameters))
+    if hints[0] is not Any:
+        type_name = hints[0].__name__ if type(hints[0]) is type else str(hints[0])
+        first = f"{first}: {type_name}"
+    name = getattr(function, "__name__", "handler")
+    raise InvalidInput(
+        f"{name}, the handler of kind {kind!r}, begins with ({first}), and a handler takes the "
+        f"context first: {name}(ctx: Context, {first})"
+    )
+
+
+def _may_be_context(hint: Any) -> bool:
+    """Whether a parameter of this annotation takes a `Context`; True where that is not known."""
+    origin = get_origin(hint) or hint
+    if origin in (Union, UnionType):
+        return any(_may_be_context(each) for each in get_args(hint))
+    if hint is Any or not isinstance(origin, type) or getattr(origin, "_is_protocol", False):
+        return True
+    return issubclass(origin, Context) or issubclass(Context, origin)
 
 
 def _converter(wanted: Any) -> Callable[[str], Any]:

@@ -230,6 +230,19 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached, or refused to work. The cause is attached."""
 
 
+class WorkerStuck(OncelyError):
+    """Every place of a worker is taken by a `def` handler that has not returned after its time-out.
+    The worker has handed back what it had not begun: start it again, in a new process."""
+
+    def __init__(self, concurrency: int) -> None:
+        handlers = "handler has" if concurrency == 1 else "handlers have"
+        super().__init__(
+            f"{concurrency} {handlers} not returned after their time-out, and the worker has no "
+            "place left: a thread cannot be ended from outside, so start the process again. Give "
+            "what such handlers wait for a time-out of its own"
+        )
+
+
 class NoResult(OncelyError):
     """`result` has nothing to return: the job ended without a result, or not in time."""
 

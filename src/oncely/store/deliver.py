@@ -262,5 +262,11 @@ def reclaim(limit: int) -> Plan[list[Recovered]]:
     return [Recovered(*row) for row in rows]
 
 
+def next_expiry() -> Plan[float | None]:
+    """In how many seconds the next lease runs out, 0 or less if one has; None without leases."""
+    [(microseconds,)] = yield Statement("next_expiry")
+    return None if microseconds is None else microseconds / 1_000_000
+
+
 def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)

@@ -12,6 +12,7 @@ from oncely.model.errors import StoreUnavailable
 from oncely.store.listen import Ear, Tell
 from oncely.store.plan import Plan, Statement
 from oncely.store.sql import Library
+from oncely.store.store_id import StoreId
 
 T = TypeVar("T")
 Access = Literal["read", "write", "transaction"]
@@ -79,6 +80,10 @@ class Engine(Runs, Protocol):
 
     def vet(self) -> Plan[None]:
         """Asked through the caller's connection: does its transaction reach this very store?"""
+
+    def store_id(self) -> StoreId | None:
+        """With what the statement that takes in jobs compares the store that a caller's transaction
+        reaches; None where `vet` has done that."""
 
     def pause(self) -> None:
         """Before a fork: let what is under way come to its end, and begin nothing."""

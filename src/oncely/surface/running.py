@@ -9,7 +9,7 @@ from typing import Any, TypeVar, Unpack
 
 from oncely.flow.aside import refuse_in_event_loop
 from oncely.flow.execute import Middleware
-from oncely.model.errors import NotOverHttp
+from oncely.model.errors import InvalidInput, NotOverHttp
 from oncely.model.retry import Retry
 from oncely.surface.base import Base
 from oncely.worker.gear import Gear, WorkerOptions
@@ -36,6 +36,12 @@ class Running(Base):
         annotation. What it returns is kept as the result. With `drill`, a worker that was told to
         may deliver completed jobs of this kind once more, to see what that would repeat.
         """
+        if callable(kind):
+            name = getattr(kind, "__name__", "kind")
+            raise InvalidInput(
+                f'@app.job is given no kind: write @app.job("{name}") above {name}, with the name '
+                "that its jobs are enqueued under"
+            )
 
         def register(function: F) -> F:
             self._registry.add(

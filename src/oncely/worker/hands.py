@@ -7,17 +7,20 @@ after another in one task, for a task costs as much as all the rest of a job tha
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextvars import copy_context
+from functools import partial
 from types import coroutine
 from typing import Any, ClassVar, Final
 
 import msgspec
 
 from oncely.flow.context import Context
+from oncely.flow.events import log
 from oncely.flow.execute import with_doubt
 from oncely.model.outcome import Ending, Returned
 from oncely.store import deliver
@@ -33,6 +36,8 @@ from oncely.worker.report import Times
 
 _TURN_SECONDS: Final = 0.001
 """So long handlers that do not wait may keep the loop from everything else."""
+_NO_PLACE_SECONDS: Final = 5.0
+"""A handler that is only a little late may still give its place back."""
 _IN_TASKS: Final = 50
 """So many jobs of a kind have a task of their own, after one of them has waited."""
 
@@ -53,6 +58,10 @@ class Hands:
         self._in_tasks: dict[str, int] = {}
         self._care = Care()
         self._stuck = 0
+        """The number of `def` handlers that go on after their end: each keeps its place."""
+        self._has_no_place = False
+        """All places are kept so, and none came free for a while: the worker must end."""
+        self._giving_up: asyncio.TimerHandle | None = None
         self._ends = Ends()
         self._pace = Pace(concurrency)
         self._low = 0
@@ -227,14 +236,39 @@ class Hands:
             self._settle(claimed, deliver.handed_back(claimed, tried=True), context)
         thread = context.thread
         if thread is not None and not thread.done():
-            # It cannot be ended from outside, so it goes on taking up its place.
-            self._stuck += 1
-            loop = asyncio.get_running_loop()
-            thread.add_done_callback(lambda _: tell(loop, self._unstick))
+            self._keep_place(thread, execution)
 
-    def _unstick(self) -> None:
+    def _keep_place(self, thread: Future[Any], execution: Execution) -> None:
+        """A thread cannot be ended from outside, so its handler goes on taking up a place."""
+        self._stuck += 1
+        self._log_stuck("handler does not return", logging.WARNING, execution)
+        loop = asyncio.get_running_loop()
+        if self._stuck >= self._concurrency:
+            self._giving_up = loop.call_later(_NO_PLACE_SECONDS, self._give_up)
+        thread.add_done_callback(lambda _: tell(loop, partial(self._unstick, execution)))
+
+    def _unstick(self, execution: Execution) -> None:
         self._stuck -= 1
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+        self._log_stuck("handler has returned late", logging.INFO, execution)
         self._wake.set()
+
+    def _give_up(self) -> None:
+        self._has_no_place = True
+        self._wake.set()
+
+    def _log_stuck(self, event: str, level: int, execution: Execution) -> None:
+        log(
+            event,
+            level=level,
+            kind=execution.claimed.kind,
+            job_id=execution.claimed.job_id,
+            ran_seconds=round(time.monotonic() - execution.context.begun, 3),
+            stuck=self._stuck,
+            concurrency=self._concurrency,
+        )
 
     def _linger(self) -> None:
         since = self._ends.since

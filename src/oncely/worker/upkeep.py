@@ -24,6 +24,8 @@ from oncely.worker.line import Line
 from oncely.worker.told import Told
 
 _RECLAIM_LIMIT: Final = 100
+_EXPIRY_LOOK_SECONDS: Final = 1.0
+_EXPIRY_SPREAD_SECONDS: Final = 0.1
 _PRUNE_LIMIT: Final = 100
 _PRUNE_PAUSE_SECONDS: Final = 0.02
 _FORGET_SECONDS: Final = 60.0
@@ -31,13 +33,24 @@ _FORGET_FIRST_SECONDS: Final = 10.0
 
 
 async def recover(store: Line, lease_seconds: float, wake: Callable[[], None], told: Told) -> None:
+    """Reclaim what leases leave behind, as soon as they run out: leases of any length, made by
+    whomever. Asking for the next expiry is one cheap read; only a lease that has run out costs a
+    write. A lease that is made during a pause is seen after it, and a pause is short."""
+    longest = min(_EXPIRY_LOOK_SECONDS, lease_seconds / 4)
+    expires_in: float | None = 0.0
     while True:
-        recovered = await store.ask(lambda _: deliver.reclaim(_RECLAIM_LIMIT))
-        told.recovered(recovered)
-        if recovered:
-            wake()
-        else:
-            await asyncio.sleep(lease_seconds / 4 * (0.5 + random.random()))
+        if expires_in is not None and expires_in <= 0:
+            recovered = await store.ask(lambda _: deliver.reclaim(_RECLAIM_LIMIT))
+            told.recovered(recovered)
+            if recovered:
+                wake()
+                continue
+        pause = longest * (0.5 + random.random() / 2)
+        if expires_in is not None and 0 < expires_in < pause:
+            # Not all workers at the same moment: the first one leaves nothing for the others.
+            pause = expires_in + _EXPIRY_SPREAD_SECONDS * random.random()
+        await asyncio.sleep(pause)
+        expires_in = await store.ask(lambda _: deliver.next_expiry(), "read")
 
 
 async def forget(store: Line, retention: Retention) -> None:

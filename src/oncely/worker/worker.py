@@ -10,7 +10,6 @@ import secrets
 import socket
 import time
 from collections.abc import Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 from oncely.flow.aside import refuse_in_event_loop
 from oncely.flow.events import log
 from oncely.model.drill import check_share
-from oncely.model.errors import StoreUnavailable
+from oncely.model.errors import StoreUnavailable, WorkerStuck
 from oncely.model.outcome import Ending
 from oncely.store import deliver
 from oncely.store.claim import Claimed
@@ -28,6 +27,7 @@ from oncely.worker.drill import Drill, Kit
 from oncely.worker.exchange import Exchange, Lost
 from oncely.worker.execution import Execution
 from oncely.worker.gear import Gear, check_above_zero, check_queues
+from oncely.worker.handler_threads import HandlerThreads
 from oncely.worker.hands import Hands, tell
 from oncely.worker.line import Line
 from oncely.worker.loop import run_alone
@@ -80,7 +80,10 @@ class Worker(Hands):
 
     def _reports(self, concurrency: int) -> Reporter:
         me = about(self.name, self._queues, concurrency)
-        return Reporter(self._store, self.name, lambda: me, lambda: len(self._running))
+        return Reporter(self._store, self.name, lambda: me, self._places_taken)
+
+    def _places_taken(self) -> int:
+        return len(self._running) + self._stuck
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT; a second signal hands everything back at once."""
@@ -122,7 +125,7 @@ class Worker(Hands):
 
     async def _work(self, *, until_idle: bool) -> None:
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="oncely-handler")
+        self._threads = HandlerThreads()
         log("worker started", worker=self.name)
         if self._stopping:
             self._begin_stopping(self._grace_seconds)
@@ -136,7 +139,10 @@ class Worker(Hands):
             for task in (pump, *keepers):
                 if task.done():
                     task.result()
+            has_no_place = self._has_no_place and not self._stopping
             await self._wind_down()
+            if has_no_place:
+                raise WorkerStuck(self._concurrency)
         except StoreUnavailable as error:
             if not self._stopping:
                 raise
@@ -159,7 +165,7 @@ class Worker(Hands):
             self._sleep.close()
             await _end([pump, *keepers, *self._running, *filter(None, [self._row])])
             await self._reporter.leave()
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown()
             log("worker stopped", worker=self.name, executions=self.executions)
 
     def _keepers(self, until_idle: bool) -> list[Coroutine[Any, Any, None]]:
@@ -251,7 +257,7 @@ class Worker(Hands):
     async def _pump(self, until_idle: bool) -> None:
         """Settle what is done and claim what there is room for, in one exchange at a time."""
         poll = FIRST_POLL_SECONDS
-        while not self._stopping:
+        while not (self._stopping or self._has_no_place):
             self._wake.clear()
             if self._beside.done():
                 self._beside.result()

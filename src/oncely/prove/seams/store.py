@@ -17,7 +17,7 @@ from oncely.store.sqlite import engine as sqlite_engine
 from oncely.store.sqlite.engine import SqliteEngine
 from oncely.surface.base import _carried
 
-_ASIDE: Final = {"survey", "reclaim", "renew", "check", "migrate", "fold", "prune"}
+_ASIDE: Final = {"survey", "reclaim", "next_expiry", "renew", "check", "migrate", "fold", "prune"}
 """What a worker does for all, at moments of its own."""
 _ASIDE_ROOMS: Final = {"oncely.store.workers", "oncely.store.traffic", "oncely.store.counters"}
 """Plans that only tell of workers: nothing of a job hangs on them."""

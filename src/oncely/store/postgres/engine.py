@@ -19,6 +19,7 @@ from oncely.store.postgres.listen import PostgresSource
 from oncely.store.postgres.tidy import Tidy
 from oncely.store.postgres.transaction import PostgresTransactions
 from oncely.store.sql import QUEUE, Library, Part
+from oncely.store.store_id import StoreId, read_store_id
 from oncely.store.url import EXPECTED
 
 try:
@@ -274,6 +275,9 @@ class PostgresEngine:
         if not self._vetted:
             yield from schema.check(self.library)
             self._vetted = True
+
+    def store_id(self) -> StoreId:
+        return self.run(lambda _: read_store_id(), "read")
 
     def migrate(self) -> list[str]:
         with self._borrowed() as connection:

@@ -11,7 +11,7 @@ from oncely.model.worker import About
 from oncely.store import audit, deliver, lanes, requests, swap, traffic, upkeep, workers
 from oncely.store import counters as counting
 from oncely.store.claim import Claimed
-from oncely.store.deliver import Recovered, Settlement
+from oncely.store.deliver import Settlement
 from oncely.store.lanes import Outlook
 from oncely.store.plan import Plan
 from oncely.store.remote import wire
@@ -110,13 +110,6 @@ def renew(server: Server, worker: str, lease_seconds: float) -> set[tuple[int, s
     return {(held.epoch, held.id) for held in msgspec.json.decode(body, type=wire.Renewed).held}
 
 
-@carries(deliver.reclaim)
-def reclaim(server: Server, limit: int) -> list[Recovered]:
-    body = server.post("/v1/worker/reclaim", wire.Reclaim(limit))
-    told = msgspec.json.decode(body, type=wire.Reclaimed)
-    return [restored(Recovered, each) for each in told.jobs]
-
-
 @carries(workers.report)
 def report(
     server: Server, name: str, me: About | None, running: int, samples: Sequence[Sample]
@@ -148,6 +141,8 @@ def _answer(plan: Callable[..., Plan[Any]], make: Callable[[], Any]) -> None:
 # The exchange that follows settles whole leases too.
 _answer(swap.swap, lambda: swap.Swapped(set(), []))
 # The server sees to these by itself.
+_answer(deliver.reclaim, list)
+_answer(deliver.next_expiry, lambda: None)
 _answer(upkeep.prune_jobs, lambda: upkeep.Pruned(0, None))
 _answer(upkeep.prune_keys, int)
 _answer(upkeep.prune_effects, bool)

@@ -54,15 +54,12 @@ class SqliteEngine:
         self._name = str(self.path)
         self._owner = os.getpid()
         self._closed = False
+        self._has_schema = False
+        self._applied: list[str] = []
         self._begin()
         self._file: FileId | None = None
         self._store_id: StoreId | None = None
         self._is_lost = False
-        try:
-            self._applied = self._update()
-        except BaseException:
-            self._disconnect()
-            raise
 
     def __del__(self) -> None:
         """An app that nobody closed lets go of its file; Python 3.13 would warn of it."""
@@ -136,24 +133,27 @@ class SqliteEngine:
 
     def _let_go(self) -> None:
         """Of the file that is no longer at the path."""
+        self._disconnect_locked()
+        self._is_lost = True
+
+    def _disconnect_locked(self) -> None:
+        """The next use opens the file that is at the path then."""
         with ExitStack() as held:
             for lock in self._locks():
                 held.enter_context(lock)
             self._disconnect()
-            self._is_lost = True
+            self._file = self._store_id = None
+            self._has_schema = False
 
-    def _open_again(self) -> None:
-        """The file at the path, if there is one: a new one is not ours to make."""
-        assert self.path is not None
-        if _file_at(self._name) is None:
+    def _open(self) -> None:
+        """Before the first use: `Oncely(url)` touches no file. A file that is gone is not ours to
+        make anew."""
+        if self._has_schema:
+            return
+        if self._is_lost and self.path is not None and _file_at(self._name) is None:
             raise FileMoved(self.path, is_gone=True)
-        self._file = self._store_id = None
+        self._make_schema()
         self._is_lost = False
-        try:
-            self._update()
-        except BaseException:
-            self._is_lost = True
-            raise
 
     def _connect_for_handler(self) -> HandlerConnection:
         if self._closed:
@@ -199,15 +199,14 @@ class SqliteEngine:
         self._file = after
 
     def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
-        if self._is_lost:
-            self._open_again()
+        self._open()
         try:
             return self._run(make, access)
         except FileMoved:
             self._let_go()
             if access != "read":
                 raise
-        self._open_again()
+        self._open()
         return self._run(make, access)
 
     def _run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
@@ -280,17 +279,37 @@ class SqliteEngine:
             writer.execute("pragma busy_timeout = 0")
 
     def migrate(self) -> list[str]:
-        """What opening the store applied is named by the first call: nobody else has said it."""
+        """What the first use of the store applied is named by the first call: nobody else has said
+        it."""
+        self._make_schema()
         applied, self._applied = self._applied, []
-        return applied + self._update()
+        return applied
 
-    def _update(self) -> list[str]:
-        """Looked at first: a store that is up to date must not wait for somebody's write."""
+    def _make_schema(self) -> None:
+        """It is checked by a read first: a store that is up to date must not wait for somebody's
+        write."""
         try:
-            self.run(lambda _: schema.check(self.library), "read")
-        except SchemaError:
-            return self.run(lambda _: schema.migrate(self.library), "transaction")
-        return []
+            try:
+                self._run(lambda _: schema.check(self.library), "read")
+            except SchemaError:
+                self._applied += self._run(lambda _: schema.migrate(self.library), "transaction")
+        except BaseException:
+            self._disconnect_locked()
+            raise
+        self._has_schema = True
+
+    def _make_schema_unless_locked(self) -> None:
+        """Beside a transaction of the caller's, which ours must not wait for."""
+        try:
+            with closing(sqlite3.connect(str(self.path), timeout=0, isolation_level=None)) as probe:
+                probe.execute("begin exclusive")
+                probe.execute("rollback")
+        except sqlite3.OperationalError:
+            return
+        self._make_schema()
+
+    def store_id(self) -> None:
+        """`vet` has compared it."""
 
     def tidy(self) -> float | None:
         """Deleted rows leave nothing behind here."""
@@ -300,7 +319,7 @@ class SqliteEngine:
         """Nothing is read before the write lock is there: who has read cannot wait for it."""
         try:
             if self._is_lost:
-                self._open_again()
+                self._open()
             self._check_file()
         except FileMoved:
             self._let_go()
@@ -311,14 +330,23 @@ class SqliteEngine:
                 f"tx is a transaction on {file or 'a database in memory'}, the store is "
                 f"{self.path or 'in memory'}: both must be one database file"
             )
-        yield Statement("write_lock")
-        yield from schema.check(self.library)
-        if self._part is QUEUE:
-            # The path of the caller's file says nothing of a file that was deleted since.
-            self._store_id = self._store_id or self.run(lambda _: read_store_id(), "read")
-            yield from refuse_other_store(self._store_id)
+        if not self._has_schema:
+            self._make_schema_unless_locked()
+        if self._has_schema:
+            yield Statement("write_lock")
+            yield from schema.check(self.library)
+            if self._part is QUEUE:
+                # The path of the caller's file says nothing of a file that was deleted since.
+                self._store_id = self._store_id or self.run(lambda _: read_store_id(), "read")
+                yield from refuse_other_store(self._store_id)
+        else:
+            # The caller has locked a new file: the tables are made in its transaction.
+            yield Statement("schema_begin")
+            yield Statement("write_lock")
+            yield from schema.migrate(self.library)
 
     def examine(self) -> list[Finding]:
+        self._make_schema()
         with self._write_lock, _translated(self.path):
             connection = self._connection("write")
             settings = {

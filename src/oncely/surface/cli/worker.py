@@ -71,7 +71,10 @@ def worker(
     if options.api_key is not None:
         os.environ["ONCELY_API_KEY"] = options.api_key
     log_to_stderr(as_json=options.json)
-    running = load(app).worker(
+    found = load(app)
+    if found.url.startswith("sqlite:"):
+        found.migrate()  # a file that cannot be opened is an error; a server may come up later
+    running = found.worker(
         queues=None if queues is None else [name for name in queues.split(",") if name],
         concurrency=concurrency,
         lease_seconds=lease_seconds,
