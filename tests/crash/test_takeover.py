@@ -80,7 +80,12 @@ def test_a_long_poll_gets_a_job_whose_lease_has_run_out(app: Oncely) -> None:
             return [job["epoch"] for job in answer.json()["jobs"]]
 
         epochs = claimed(leaseSeconds=SHORT_LEASE_SECONDS)
-        wait_until(lambda: epochs.extend(claimed(waitSeconds=20)) or len(epochs) == 2)
+
+        def claimed_again() -> bool:
+            epochs.extend(claimed(waitSeconds=20))
+            return len(epochs) == 2
+
+        wait_until(claimed_again)
     assert epochs[0] < epochs[1]
     assert outcomes(app, job_id) == ["crashed"]
 
