@@ -4,6 +4,7 @@ from oncely.flow.block import LedgerEntry
 from oncely.flow.context import Context
 from oncely.model.audit import AuditEntry
 from oncely.model.counter import Counter
+from oncely.model.effect_options import Fence, Step
 from oncely.model.errors import (
     AccessRefused,
     BlockingCall,
@@ -40,8 +41,9 @@ from oncely.model.errors import (
 from oncely.model.event import Event
 from oncely.model.flow import Group, Queue
 from oncely.model.health import KeyHealth
+from oncely.model.http_errors import http_refused
 from oncely.model.job import Effect, Execution, Job, NewJob, Receipt, Receipts, Resolution
-from oncely.model.outcome import Cancel, Defer, Nack
+from oncely.model.outcome import Cancel, Defer, Nack, NotDone
 from oncely.model.push import Push, PushTarget
 from oncely.model.request import RequestInDoubt
 from oncely.model.retention import Retention
@@ -72,6 +74,7 @@ __all__ = [
     "EffectNotFound",
     "Event",
     "Execution",
+    "Fence",
     "Group",
     "InDoubt",
     "InProgress",
@@ -91,6 +94,7 @@ __all__ = [
     "NewJob",
     "NewToken",
     "NoResult",
+    "NotDone",
     "NotOverHttp",
     "Oncely",
     "OncelyError",
@@ -111,6 +115,7 @@ __all__ = [
     "ScheduleDeclared",
     "ScheduleNotFound",
     "SchemaError",
+    "Step",
     "StoreError",
     "StoreUnavailable",
     "Story",
@@ -125,5 +130,6 @@ __all__ = [
     "WorkerStuck",
     "WrongState",
     "acting",
+    "http_refused",
     "key",
 ]

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from typing import Any, ClassVar, Protocol, Unpack
 
 from msgspec import UNSET, Struct
 
 from oncely.flow.complete import Completion
-from oncely.flow.drive import Steps, adrive, drive
+from oncely.flow.drive import adrive, drive
 from oncely.flow.effect import Effects
+from oncely.flow.issued_verbs import IssuedVerb
 from oncely.flow.once import once
+from oncely.flow.protocol import Terms, fence_terms, step_terms
 from oncely.flow.writes import Writes
 from oncely.model import payload
-from oncely.model.effect import OnDoubt, check_name
+from oncely.model.effect import OnDoubt
+from oncely.model.effect_options import Fence, NotDoneRule, Step, key_name
 from oncely.model.errors import InvalidInput
 from oncely.model.job import NewJob, Options, Receipt
 from oncely.model.keys import join
@@ -52,6 +56,8 @@ class Context:
     """
 
     is_drill: ClassVar[bool] = False
+    issued: list[IssuedVerb] | None = None
+    """The verbs that an async handler has called."""
 
     def __init__(
         self,
@@ -118,7 +124,8 @@ class Context:
     @property
     def only_returned(self) -> bool:
         """Whether there is nothing to tell of it but its result."""
-        return not self.has_effects or not (self.may_be_completed or self.effects.repeats)
+        effects = self.effects if self.has_effects else None
+        return effects is None or not (self.may_be_completed or effects.repeats or effects.renamed)
 
     @property
     def is_completed(self) -> bool:
@@ -142,37 +149,55 @@ class Context:
             {"job_id": self.job_id, "execution_id": self.execution_id, "kind": self.kind},
         )
 
-    def key(self, name: str) -> str:
-        """A key for the other side, the same in every delivery and replay of this job."""
-        return join((self.job_id, check_name(name)))
+    def key(self, effect: str | Step | Fence, /) -> str:
+        """A key for the other side, the same in every delivery and replay of this job. For an
+        effect with `was=` it is the key of its oldest name."""
+        return join((self.job_id, key_name(effect)))
 
     def step(
-        self, name: str, function: Callable[..., Any], *args: Any, key_ttl: float | None = None
+        self,
+        effect: str | Step,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        key_ttl: float | None = None,
+        **kwargs: Any,
     ) -> Any:
-        """Do what may be repeated: `function(*args)`, until its result is recorded, then never
-        again. `key_ttl` is how many seconds the other side remembers `ctx.key(name)`: after that a
-        repeat is in doubt."""
-        return self._perform(self.effects.step(name, function, args, key_ttl))
+        """Do what may be repeated: `function(*args, **kwargs)`, until its result is recorded, then
+        never again. `effect` is its name, or a `Step` with its options. `key_ttl` is how many
+        seconds the other side remembers `ctx.key(effect)`: after that a repeat is in doubt."""
+        return self._perform(step_terms(effect, function, args, kwargs, key_ttl))
 
     def fence(
         self,
-        name: str,
+        effect: str | Fence,
         function: Callable[..., Any],
+        /,
         *args: Any,
         verify: Callable[..., Any] | None = None,
-        in_doubt: OnDoubt = "hold",
-        not_done: tuple[type[BaseException], ...] = (),
+        in_doubt: OnDoubt | None = None,
+        not_done: NotDoneRule | None = None,
+        **kwargs: Any,
     ) -> Any:
-        """Do what must not be repeated: `function(*args)`, at most once.
+        """Do what must not be repeated: `function(*args, **kwargs)`, at most once. `effect` is its
+        name, or a `Fence` with its options.
 
-        If an execution ended in the middle of it, `verify(*args)` is asked: None or False means
-        that it did not happen, anything else that it did, and is its result. Without `verify` the
-        job is held for a person (`hold`), or it is done again (`retry`), or taken for done
-        (`assume_done`). An exception that is one of `not_done` proves that nothing happened.
+        If an execution ended in the middle of it, `verify(*args, **kwargs)` is asked: None or False
+        means that it did not happen, anything else that it did, and is its result. Without `verify`
+        the job is held for a person (`hold`, the default), or it is done again (`retry`), or taken
+        for done (`assume_done`). `NotDone`, `Defer`, `Nack` and `Cancel`, raised by the function,
+        say that nothing happened. So does an exception that `not_done` names: types of exceptions,
+        or a function of the exception such as `http_refused`.
         """
         return self._perform(
-            self.effects.fence(
-                name, function, args, verify=verify, in_doubt=in_doubt, not_done=not_done
+            fence_terms(
+                effect,
+                function,
+                args,
+                kwargs,
+                verify=verify,
+                in_doubt=in_doubt,
+                not_done=not_done,
             )
         )
 
@@ -186,7 +211,7 @@ class Context:
         `ctx.transaction()`. `LeaseLost` if the job is not this execution's any more: let it roll
         your transaction back."""
         if self._is_async:
-            return self.completion.acomplete(result, tx)
+            return self._issue("ctx.complete()", self.completion.acomplete(result, tx))
         return self.completion.complete(result, tx)
 
     def enqueue(
@@ -203,7 +228,9 @@ class Context:
             options["idempotency_key"] = self._child_key(kind, options.get("queue"))
         new = NewJob(kind, payload, **options)
         enqueuer = self._tools.enqueuer
-        return enqueuer.aone(new, tx) if self._is_async else enqueuer.one(new, tx)
+        if self._is_async:
+            return self._issue(f"ctx.enqueue({kind!r})", enqueuer.aone(new, tx))
+        return enqueuer.one(new, tx)
 
     def _child_key(self, kind: str, queue: str | None) -> str:
         if not isinstance(kind, str):
@@ -211,7 +238,20 @@ class Context:
         self._children[kind, queue] += 1
         return join((self.job_id, "child", kind, self._children[kind, queue]))
 
-    def _perform(self, steps: Steps[Any]) -> Any:
-        if self._is_async:
-            return adrive(steps, self._tools.engine, self._tools.store_threads)
-        return drive(steps, self._tools.engine)
+    def _perform(self, terms: Terms) -> Any:
+        tools = self._tools
+        steps = self.effects.perform(terms)
+        if not self._is_async:
+            return drive(steps, tools.engine)
+        called = f"ctx.{terms.verb}({terms.name!r})"
+        return self._issue(called, adrive(steps, tools.engine, tools.store_threads))
+
+    def _issue(self, called: str, verb: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        """Remember a verb that the handler has to await, and the line of the call."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals is globals():
+            frame = frame.f_back
+        if self.issued is None:
+            self.issued = []
+        self.issued.append(IssuedVerb(called, verb, frame.f_code, frame.f_lasti))
+        return verb

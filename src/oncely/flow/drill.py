@@ -95,8 +95,8 @@ class _Effects(Effects):
         super().__init__(job_id, fence, writes)
         self._found = found
 
-    def _make(self, name: str, terms: Terms) -> EffectDoing:
-        made = _Rehearsed(self._job_id, self._fence, name, terms, self._writes)
+    def _make(self, terms: Terms) -> EffectDoing:
+        made = _Rehearsed(self._job_id, self._fence, terms, self._writes)
         made.found = self._found
         return made
 
@@ -106,6 +106,8 @@ class _Rehearsed(EffectDoing):
 
     def begin(self) -> Steps[Entry | None]:
         entry: Entry | None = yield Ask(lambda _: effects.look(self._effect), "read")
+        if entry is not None:
+            self.take_over(entry)
         told = f"{self.terms.verb} {self.name!r}"
         if self.found.stopped:
             raise self._refusal()

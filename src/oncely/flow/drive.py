@@ -10,7 +10,7 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
 from functools import partial
@@ -49,7 +49,8 @@ class Call(msgspec.Struct, frozen=True):
     """A function of the user's to call."""
 
     function: Callable[..., Any]
-    arguments: tuple[Any, ...]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = {}
     told: Callable[[Future[Any]], Ask | None] | None = None
     """How to write down its end if nobody waits for it any more."""
 
@@ -76,8 +77,8 @@ def drive(steps: Steps[T], engine: Runs) -> T:
                 return shared.put(item)
             case Rest(seconds):
                 return time.sleep(seconds)
-            case Call(function, arguments):
-                value = function(*arguments)
+            case Call(function, args, kwargs):
+                value = function(*args, **kwargs)
                 if inspect.isawaitable(value):
                     _refuse_coroutine(function, value)
                 return value
@@ -105,7 +106,7 @@ async def drive_on_loop(steps: Steps[T], run_plan: RunOnLoop, *, late: Runs | No
                     case Put():
                         answer = await wanted.shared.aput(wanted.item)
                     case Call() if _is_coroutine_function(wanted.function):
-                        answer = await wanted.function(*wanted.arguments)
+                        answer = await wanted.function(*wanted.args, **wanted.kwargs)
                     case Call():
                         answer = await _in_thread(wanted, late)
                         if inspect.isawaitable(answer):
@@ -161,7 +162,8 @@ async def _in_thread(wanted: Call, late: Runs | None) -> Any:
     down all the same."""
     end: Future[Any] = Future()
     end.set_running_or_notify_cancel()
-    call = partial(contextvars.copy_context().run, wanted.function, *wanted.arguments)
+    run = contextvars.copy_context().run
+    call = partial(run, partial(wanted.function, *wanted.args, **wanted.kwargs))
 
     def act() -> None:
         try:

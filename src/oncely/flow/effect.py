@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from oncely.flow.drive import Ask, Put, Steps
 from oncely.flow.protocol import Doing, Terms
 from oncely.flow.trace import effecting
 from oncely.flow.writes import Begun, Writes
-from oncely.model.effect import Entry, OnDoubt, Source, check_name, described
+from oncely.model.effect import Entry, Source, check_name, described
 from oncely.model.errors import InvalidInput, LeaseLost, StoreUnavailable
 from oncely.store import effects
 from oncely.store.claim import Fence
-from oncely.store.effects import Effect, Evidence, Recorded
+from oncely.store.effects import Effect, Evidence, Recorded, Renamed, Written
 
 
 class Effects:
@@ -24,6 +25,8 @@ class Effects:
         self._fence = fence
         self._writes = writes
         self._all: dict[str, EffectDoing] = {}
+        self._names: set[str] = set()
+        """The names that this execution asked for, and those that the effects had before."""
         self.under_way: set[str] = set()
         self.barred = ""
         """Why no effect may be begun now, if so."""
@@ -38,38 +41,33 @@ class Effects:
         """Those that were found done, and not done again."""
         return [each.name for each in [*self._all.values()] if each.was_done]
 
-    def step(
-        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], key_ttl: float | None
-    ) -> Steps[Any]:
-        return self._under_way(name, Terms("step", function, args, key_ttl=key_ttl))
+    @property
+    def renamed(self) -> Renamed | None:
+        """What earlier executions have on record and this one did not ask for, although it began
+        effects that are new to the job."""
+        begun = [each for each in [*self._all.values()] if each.earlier and not each.cleared]
+        unasked = {name for each in begun for name in each.earlier} - self._names
+        if not unasked:
+            return None
+        return Renamed(sorted(unasked), [each.name for each in begun])
 
-    def fence(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        *,
-        verify: Callable[..., Any] | None,
-        in_doubt: OnDoubt,
-        not_done: tuple[type[BaseException], ...],
-    ) -> Steps[Any]:
-        terms = Terms("fence", function, args, verify=verify, in_doubt=in_doubt, not_done=not_done)
-        return self._under_way(name, terms)
-
-    def _make(self, name: str, terms: Terms) -> EffectDoing:
-        return EffectDoing(self._job_id, self._fence, name, terms, self._writes)
-
-    def _under_way(self, name: str, terms: Terms) -> Steps[Any]:
-        check_name(name)
+    def perform(self, terms: Terms) -> Steps[Any]:
+        name = check_name(terms.name)
         if self.barred:
             raise InvalidInput(f"effect {name!r} comes {self.barred}")
-        doing = self._make(name, terms)
+        doing = self._make(terms)
         if name in self._all:
             raise InvalidInput(
                 f"effect {name!r} comes twice in one execution: give each its own name, such as "
                 f"'{name}:2'"
             )
+        if not self._names.isdisjoint((name, *terms.was)):
+            raise InvalidInput(
+                f"effect {name!r} shares a name with another effect of this execution, by was=: an "
+                "old name belongs to one effect"
+            )
         self._all[name] = doing
+        self._names.update((name, *terms.was))
         self.under_way.add(name)
         try:
             with effecting(terms.verb, name, self._job_id) as span:
@@ -79,25 +77,42 @@ class Effects:
         finally:
             self.under_way.discard(name)
 
+    def _make(self, terms: Terms) -> EffectDoing:
+        return EffectDoing(self._job_id, self._fence, terms, self._writes)
+
 
 class EffectDoing(Doing):
     noun = "effect {!r}"
     before = "execution"
 
-    def __init__(self, job_id: str, fence: Fence, name: str, terms: Terms, writes: Writes) -> None:
-        fingerprint, arguments = described(terms.args)
-        super().__init__(job_id, name, fingerprint, terms)
+    def __init__(self, job_id: str, fence: Fence, terms: Terms, writes: Writes) -> None:
+        fingerprint, arguments = described(*terms.all_arguments())
+        super().__init__(job_id, fingerprint, terms)
         self._writes = writes
-        self._effect = Effect(job_id, fence, name, terms.verb, fingerprint, arguments)
+        self._effect = Effect(
+            job_id, fence, terms.name, terms.verb, fingerprint, arguments, terms.was
+        )
+        self.earlier: tuple[str, ...] = ()
+        """What earlier executions of the job have on record, if this one is new to it."""
 
     def begin(self) -> Steps[Entry | None]:
         answer: Begun = yield Put(self._writes.begin, self._effect)
         if isinstance(answer, Exception):
             raise answer
+        if isinstance(answer, Written):
+            self.earlier = answer.earlier
+            answer = None
         if answer is not None:
+            self.take_over(answer)
             self.refuse_other(answer)
         self.first = answer is None
         return answer
+
+    def take_over(self, entry: Entry) -> None:
+        """It goes on under the name that it is on record under."""
+        if entry.old_name is not None:
+            self.name = entry.old_name
+            self._effect = msgspec.structs.replace(self._effect, name=entry.old_name)
 
     def retake(self) -> Steps[Entry | None]:
         entry: Entry | None = yield Ask(lambda _: effects.retake(self._effect))

@@ -20,7 +20,7 @@ import msgspec
 from oncely.flow.drive import Ask, Rest, Steps
 from oncely.flow.protocol import Doing, Terms
 from oncely.model.effect import Entry, Source, Verb, described
-from oncely.model.errors import InProgress
+from oncely.model.errors import InProgress, InvalidInput
 from oncely.model.keys import check_key
 from oncely.store.ledger import plans
 from oncely.store.ledger.plans import Found, Intent
@@ -39,9 +39,9 @@ class Keeper(Protocol):
     def let_go_after(self, intent: Intent, ended: threading.Event) -> None: ...
 
 
-def intend(key: str, verb: Verb, arguments: Any) -> Intent:
+def intend(key: str, verb: Verb, args: Any, kwargs: dict[str, Any] | None = None) -> Intent:
     check_key(key, "the key")
-    return Intent(key, verb, *described(arguments), secrets.token_hex(16))
+    return Intent(key, verb, *described(args, kwargs), secrets.token_hex(16))
 
 
 class Entries:
@@ -50,10 +50,15 @@ class Entries:
         self._lease_us = round(lease_seconds * 1_000_000)
         self._wait_seconds = wait_seconds
 
-    def do(self, key: str, terms: Terms) -> Steps[Any]:
+    def do(self, terms: Terms) -> Steps[Any]:
         """Whatever ends the call: what it holds it lets go, so that nobody waits for it. Only a
         function that goes on in its thread after its caller was cancelled keeps its entry."""
-        doing = _Doing(key, terms, self._keeper, self._lease_us, self._wait_seconds)
+        if terms.was:
+            raise InvalidInput(
+                f"was is {terms.was!r}; a ledger finds an entry by its key alone, and only effects "
+                "of a job are looked for under older names"
+            )
+        doing = _Doing(terms, self._keeper, self._lease_us, self._wait_seconds)
         try:
             return (yield from doing.steps())
         except GeneratorExit:
@@ -74,11 +79,9 @@ class _Doing(Doing):
     noun = "entry {!r} of the ledger"
     before = "call"
 
-    def __init__(
-        self, key: str, terms: Terms, keeper: Keeper, lease_us: int, wait_seconds: float
-    ) -> None:
-        self.intent = intend(key, terms.verb, terms.args)
-        super().__init__(None, key, self.intent.fingerprint, terms)
+    def __init__(self, terms: Terms, keeper: Keeper, lease_us: int, wait_seconds: float) -> None:
+        self.intent = intend(terms.name, terms.verb, *terms.all_arguments())
+        super().__init__(None, self.intent.fingerprint, terms)
         self.terms = msgspec.structs.replace(terms, function=self._watched(terms.function))
         self._keeper = keeper
         self._lease_us = lease_us
@@ -120,7 +123,7 @@ class _Doing(Doing):
 
     def ended(self, answer: Found, source: Source, result: str | None) -> Any:
         entry = answer.entry
-        if entry.state == "done" and entry.fingerprint == self.fingerprint:
+        if entry.state == "done" and self.has_arguments_of(entry):
             return self.read(entry.source, entry.result)
         # The key was given away meanwhile, to a call with other arguments.
         return self.read(source, result)
@@ -152,10 +155,10 @@ class _Doing(Doing):
             return function
 
         @wraps(function)
-        def watched(*args: Any) -> Any:
+        def watched(*args: Any, **kwargs: Any) -> Any:
             self._function_begun.set()
             try:
-                return function(*args)
+                return function(*args, **kwargs)
             finally:
                 self.function_ended.set()
 

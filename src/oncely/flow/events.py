@@ -16,7 +16,12 @@ _LOGGERS: Final = {
     "enqueue": logging.getLogger("oncely.enqueue"),
     "worker": logging.getLogger("oncely.worker"),
 }
-_STEPS: Final[dict[What, str]] = {"enqueued": "enqueue", "claimed": "claim", "drilled": "drill"}
+_STEPS: Final[dict[What, str]] = {
+    "enqueued": "enqueue",
+    "claimed": "claim",
+    "drilled": "drill",
+    "effect_renamed": "effect",
+}
 
 
 def log(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
@@ -48,12 +53,17 @@ class Events:
             return lambda what: what not in ROUTINE
         return None
 
-    def tell(self, place: Place, events: Iterable[Event]) -> None:
+    def warn(self, events: Iterable[Event]) -> None:
+        """Of a worker: what somebody should look at, whether or not anybody listens."""
+        self.tell("worker", events, level=logging.WARNING)
+
+    def tell(self, place: Place, events: Iterable[Event], level: int | None = None) -> None:
         for event in events:
             # What happens to every job would drown the rest, in a log that is kept at INFO.
-            level = logging.DEBUG if event.what in ROUTINE else logging.INFO
-            if _LOGGERS[place].isEnabledFor(level):
-                _log(place, level, _step(event), _fields(event))
+            usual = logging.DEBUG if event.what in ROUTINE else logging.INFO
+            at = usual if level is None else level
+            if _LOGGERS[place].isEnabledFor(at):
+                _log(place, at, _step(event), _fields(event))
             for hook in self._hooks:
                 try:
                     hook(event)

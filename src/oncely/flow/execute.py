@@ -7,14 +7,17 @@ import contextvars
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, assert_never
 
 from oncely.flow.context import Context
 from oncely.flow.handler import Handler
+from oncely.flow.issued_verbs import close_unstarted, fail_unawaited, is_issued
 from oncely.flow.trace import UNRECORDED, Span, carry_on, executing, record_exception
 from oncely.model import payload
 from oncely.model.errors import InvalidInput
+from oncely.model.http_errors import busy_seconds
 from oncely.model.outcome import (
     Cancel,
     Cancelled,
@@ -28,6 +31,7 @@ from oncely.model.outcome import (
     Returned,
     kept_text,
 )
+from oncely.model.retry import Retry
 from oncely.store.claim import Claimed
 
 RETURNED_NOTHING: Final = Returned("null")
@@ -74,6 +78,7 @@ async def _run(
     except Exception as error:
         return _raised(error, "the payload does not fit the handler: ", retryable=False)
     limit: asyncio.Timeout | None = None
+    ending: Ending
     try:
         if timeout_seconds is not None:
             async with (limit := asyncio.timeout(timeout_seconds)):
@@ -82,24 +87,42 @@ async def _run(
             value = await handler.function(*arguments)
         else:
             value = await _chain(handler, arguments, middleware, threads)(context)
-    except Nack as error:
-        return _raised(error, retryable=error.retryable)
-    except Defer as error:
-        return Deferred(error.seconds, _failure(error))
-    except Cancel as error:
-        return Cancelled(_failure(error))
     except Exception as error:
         expired = limit is not None and limit.expired()
         told = f"no end within {timeout_seconds} seconds" if expired else ""
-        return _raised(error, told)
-    if value is None:
-        return RETURNED_NOTHING
+        ending = _ended_by(error, told, handler.retry)
+    except BaseException:
+        close_unstarted(context.issued or ())
+        raise
+    else:
+        is_result = value is not None and not is_issued(value, context.issued or ())
+        ending = _returned(value, max_result_bytes) if is_result else RETURNED_NOTHING
+    return ending if context.issued is None else fail_unawaited(ending, context.issued)
+
+
+def _returned(value: Any, max_result_bytes: int) -> Ending:
     if isinstance(value, Ending):  # of our own handlers: no traceback is made of it
         return value
     try:
         return Returned(payload.encode(value, max_bytes=max_result_bytes))
     except InvalidInput as error:
         return _raised(error, "the result cannot be kept: ", retryable=False)
+
+
+def _ended_by(error: Exception, told: str, retry: Retry | None) -> Ending:
+    match error:
+        case Nack():
+            return _raised(error, told, retryable=error.retryable, delay_seconds=error.delay)
+        case Defer():
+            return Deferred(error.seconds, _failure(error, told))
+        case Cancel():
+            return Cancelled(_failure(error, told))
+    if retry is not None and isinstance(error, retry.never_on):
+        return _raised(error, told, retryable=False)
+    seconds = busy_seconds(error, datetime.now(UTC))
+    if seconds is not None:
+        return Deferred(seconds, _failure(error, told))
+    return _raised(error, told, retryable=retry is None or retry.covers(error))
 
 
 def with_doubt(ending: Ending, context: Context) -> Ending:
@@ -165,9 +188,11 @@ async def _wrapped(wrap: Middleware, inner: Call, context: Context) -> Any:
     return await wrap(context, inner)
 
 
-def _raised(error: Exception, told: str = "", *, retryable: bool = True) -> Raised:
+def _raised(
+    error: Exception, told: str = "", *, retryable: bool, delay_seconds: float | None = None
+) -> Raised:
     record_exception(error)
-    return Raised(_failure(error, told), retryable=retryable)
+    return Raised(_failure(error, told), retryable, delay_seconds)
 
 
 def _failure(error: BaseException, told: str = "") -> Failure:

@@ -12,7 +12,7 @@ from oncely.flow.aside import aside
 from oncely.model.effect import Entry
 from oncely.model.errors import LeaseLost, StoreUnavailable
 from oncely.store import effects
-from oncely.store.effects import Effect, Evidence, Recorded
+from oncely.store.effects import Effect, Evidence, Recorded, Written
 from oncely.store.engine import Engine
 from oncely.store.gather import Gather
 
@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 _GROUP: Final = 250
 """So many share a commit. With more, all handlers would wait for the store and then the store for
 all of them."""
-Begun = Entry | LeaseLost | StoreUnavailable | None
+Begun = Entry | Written | LeaseLost | StoreUnavailable | None
 
 
 class Shared(Generic[Item, Answer]):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -20,6 +21,8 @@ NOTE_LIMIT: Final = 4_000
 RESULT_LIMIT_BYTES: Final = 1024 * 1024
 _ON_DOUBT: Final = get_args(OnDoubt)
 _EXACT_LIMIT: Final = 2**53
+_PLACEHOLDER: Final = getattr(functools, "Placeholder", object())
+"""An argument that a partial leaves open, from Python 3.14 on."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -33,6 +36,8 @@ class Entry(msgspec.Struct, frozen=True):
     """Since the effect was first begun."""
     source: Source | None
     result: str | None
+    old_name: str | None = None
+    """The name that it is on record under, if that is one that the effect had before."""
 
 
 Move = Literal["recorded", "again", "ask", "assume", "hold"]
@@ -95,15 +100,27 @@ def check_key_ttl(value: Any) -> float | None:
     return float(value)
 
 
-def fingerprint(arguments: Sequence[Any]) -> str:
-    """Equal for equal arguments; of one that is no JSON value only its type counts."""
-    return described(arguments)[0]
+def unpack_partial(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """All arguments of a call, also those that a `functools.partial` binds."""
+    while isinstance(function, functools.partial):
+        left = iter(args)
+        bound = [next(left, each) if each is _PLACEHOLDER else each for each in function.args]
+        args = (*bound, *left)
+        kwargs = {**function.keywords, **kwargs}
+        function = function.func
+    return args, kwargs
 
 
-def described(arguments: Sequence[Any]) -> tuple[str, str]:
-    """Their fingerprint, and the arguments as they are kept, for the person who may have to
-    decide."""
-    plain = [_plain(argument) for argument in arguments]
+def described(args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[str, str]:
+    """The fingerprint of the arguments, and their text for the person who may have to decide.
+
+    The fingerprint is equal for equal arguments; of one that is no JSON value only the type counts.
+    """
+    plain: Any = [_plain(argument) for argument in args]
+    if kwargs:
+        plain = {"args": plain, "kwargs": {name: _plain(kwargs[name]) for name in sorted(kwargs)}}
     text = msgspec.json.encode(plain).decode()
     told = text if len(text) <= ARGUMENTS_LIMIT else f"{text[:ARGUMENTS_LIMIT]}…"
     return payload.fingerprint("effect", plain), told

@@ -25,6 +25,7 @@ What = Literal[
     "replayed",
     "effect_begun",
     "effect_done",
+    "effect_renamed",
     "resolved",
     "forgotten",
     "drilled",
@@ -45,7 +46,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       is the end of an execution that came too late: `refused` is what it wanted to say. At
       `effect` it is an effect that was found done, and was not done again.
     - `effect` is the name of an effect, `source` how it is known to be done. `happened`, `by` and
-      `note` are a person's word on it.
+      `note` are a person's word on it. `begun` are the effects that an execution began although
+      it did not ask for this one.
     - `due_at`: not before that. `waited_seconds` is how long a claimed job was due by then,
       `ran_seconds` the time from its claim to its end.
     - `drill` is how a drill ended: the job was completed before, and was delivered once more.
@@ -72,6 +74,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     happened: bool | None = None
     by: str | None = None
     note: str | None = None
+    begun: list[str] = []
     due_at: datetime | None = None
     error: Any = None
     waited_seconds: float | None = None

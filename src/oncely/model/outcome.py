@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, assert_never
+from typing import Any, Final, Literal, assert_never
 
 import msgspec
 
@@ -15,12 +15,25 @@ ERROR_LIMIT: Final = 16_384
 _DELAY_LIMIT_SECONDS: Final = 366 * 86_400
 
 
-class Nack(Exception):
-    """Raised by a handler: this attempt failed. `retryable=False` fails the job at once."""
+class NotDone(Exception):
+    """Raised by the function of a step or a fence: nothing happened. Out of a handler it is a
+    failed attempt."""
 
-    def __init__(self, reason: str = "", *, retryable: bool = True) -> None:
+
+class Nack(Exception):
+    """Raised by a handler: this attempt failed. `retryable=False` fails the job at once; `delay` is
+    the time in seconds until the next attempt, instead of the policy's."""
+
+    def __init__(
+        self, reason: str = "", *, retryable: bool = True, delay: float | None = None
+    ) -> None:
+        if delay is not None:
+            _check_delay("Nack takes a delay", delay)
+            if not retryable:
+                raise InvalidInput("Nack got a delay and retryable=False: there is no next attempt")
         self.reason = reason
         self.retryable = retryable
+        self.delay = None if delay is None else float(delay)
         super().__init__(reason)
 
 
@@ -28,11 +41,7 @@ class Defer(Exception):
     """Raised by a handler: not now, come back in `seconds`. Burns no attempt."""
 
     def __init__(self, seconds: float, reason: str = "") -> None:
-        usable = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not usable or not 0 <= seconds <= _DELAY_LIMIT_SECONDS:
-            raise InvalidInput(
-                f"Defer takes seconds from 0 to {_DELAY_LIMIT_SECONDS:,}; got {seconds!r}"
-            )
+        _check_delay("Defer takes seconds", seconds)
         self.seconds = float(seconds)
         self.reason = reason
         super().__init__(reason or f"deferred by {seconds} s")
@@ -44,6 +53,12 @@ class Cancel(Exception):
     def __init__(self, reason: str = "") -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+def _check_delay(said: str, seconds: Any) -> None:
+    usable = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not usable or not 0 <= seconds <= _DELAY_LIMIT_SECONDS:
+        raise InvalidInput(f"{said} from 0 to {_DELAY_LIMIT_SECONDS:,}; got {seconds!r}")
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -61,6 +76,8 @@ class Returned(msgspec.Struct, frozen=True):
 class Raised(msgspec.Struct, frozen=True):
     failure: Failure
     retryable: bool = True
+    delay_seconds: float | None = None
+    """Until the next attempt; None: as the policy says."""
 
 
 class Deferred(msgspec.Struct, frozen=True):
@@ -121,12 +138,12 @@ def decide(ending: Ending, standing: Standing, retry: Retry, chance: float) -> V
             return Rest("cancelled", failure=failure)
         case Doubted(effects, failure):
             return Rest("in_doubt", failure=failure, doubts=effects)
-        case Raised(failure, retryable):
+        case Raised(failure, retryable, delay):
             if not retryable or standing.attempt >= standing.max_attempts:
                 return Rest("failed", failure=failure)
             return Back(
                 "retried",
-                retry.delay_seconds(standing.attempt, chance),
+                retry.delay_seconds(standing.attempt, chance) if delay is None else delay,
                 attempts=standing.attempt,
                 defers=standing.defers,
                 failure=failure,

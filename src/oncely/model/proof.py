@@ -7,18 +7,39 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Final
 
+from oncely.model.effect_options import NotDoneRule
+
 _CLIENTS: Final = frozenset({"aiohttp", "httpx", "httpx2", "requests", "urllib", "urllib3"})
 _DEPTH: Final = 10
 _ONCE: Final = frozenset({("requests.sessions", "send"), ("urllib.request", "open")})
 """Functions of clients that call themselves to follow a redirect."""
 
 
-def proves_not_done(error: BaseException, not_done: tuple[type[BaseException], ...]) -> bool:
-    """Whether the error shows that nothing was sent: a refused connection, or one of those that
-    the caller knows. A time-out shows nothing."""
-    if isinstance(error, not_done):
+def proves_not_done(error: BaseException, not_done: NotDoneRule) -> bool:
+    """Whether the error shows that nothing was sent: a refused connection, or what the caller knows
+    to show it. A time-out shows nothing."""
+    if _is_known(error, not_done):
         return True
-    return _is_refusal(error, _DEPTH) and not _tried_before(error, _DEPTH)
+    return is_refused_connection(error) and not made_earlier_requests(error)
+
+
+def is_refused_connection(error: Any) -> bool:
+    return _is_refusal(error, _DEPTH)
+
+
+def made_earlier_requests(error: BaseException) -> bool:
+    """Whether the frames of the client show that this error is not of its first request."""
+    return _tried_before(error, _DEPTH)
+
+
+def _is_known(error: BaseException, not_done: NotDoneRule) -> bool:
+    if isinstance(not_done, tuple | type):
+        return isinstance(error, not_done)
+    try:
+        return bool(not_done(error))
+    except Exception as trouble:
+        error.add_note(f"not_done= raised {trouble!r}, so nobody knows whether anything was sent")
+        return False
 
 
 def _is_refusal(error: Any, depth: int) -> bool:

@@ -7,13 +7,13 @@ import hmac
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Any, Final, Literal
 
 import msgspec
 
 from oncely.model.errors import InvalidInput
+from oncely.model.http_errors import BUSY, retry_after_seconds
 from oncely.model.keys import shown
 from oncely.model.outcome import Deferred, Ending, Failure, Raised, Returned
 
@@ -29,11 +29,6 @@ _URL_LIMIT: Final = 2_048
 _LEAST_SECRET_BYTES: Final = 24
 _MOST_SECRET_BYTES: Final = 64
 _UNTOLD_SECONDS: Final = 10.0
-_SHORTEST_DEFER_SECONDS: Final = 0.5
-_LONGEST_DEFER_SECONDS: Final = 86_400.0
-
-BUSY: Final = frozenset({429, 503, 529})
-"""Not now: the job comes back, and no attempt is burned."""
 REFUSED: Final = frozenset({400, 410, 413, 415, 422})
 """Never: the job fails at once."""
 
@@ -125,6 +120,8 @@ def answered(status: int, retry_after: str | None, now: datetime) -> Ending:
         return Returned(f'{{"status":{status}}}')
     if status in BUSY:
         seconds = retry_after_seconds(retry_after, now)
+        if seconds is None:
+            seconds = _UNTOLD_SECONDS
         return Deferred(seconds, Failure("Busy", f"the receiver answered {status}"))
     told = ", a redirect, which is not followed" if 300 <= status <= 399 else ""
     failure = Failure("Refused", f"the receiver answered {status}{told}")
@@ -134,24 +131,6 @@ def answered(status: int, retry_after: str | None, now: datetime) -> Ending:
 def is_healthy(ending: Ending) -> bool:
     """Whether the receiver is up and does its work, however it judged this one job."""
     return isinstance(ending, Returned) or (isinstance(ending, Raised) and not ending.retryable)
-
-
-def retry_after_seconds(value: str | None, now: datetime) -> float:
-    """`Retry-After` in both its forms, bounded. One that cannot be read counts as not said."""
-    seconds = _UNTOLD_SECONDS
-    text = (value or "").strip()
-    if text.isascii() and text.isdigit():
-        seconds = float(text[:9])
-    elif text:
-        try:
-            at = parsedate_to_datetime(text)
-        except (ValueError, OverflowError):
-            pass
-        else:
-            # A date that names no zone is in GMT, as all dates of HTTP are.
-            at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-            seconds = (at - now).total_seconds()
-    return min(max(seconds, _SHORTEST_DEFER_SECONDS), _LONGEST_DEFER_SECONDS)
 
 
 def previous(outcome: str | None, error_type: str | None, *, any_before: bool) -> Previous:

@@ -86,6 +86,15 @@ class Act(msgspec.Struct, frozen=True):
     ended_at: datetime | None
 
 
+class Renaming(msgspec.Struct, frozen=True):
+    """An execution did not ask for an effect on record, and began others."""
+
+    at: datetime
+    name: str
+    epoch: int
+    begun: list[str]
+
+
 class Word(msgspec.Struct, frozen=True):
     """A person's, on an effect."""
 
@@ -141,6 +150,7 @@ def tell(
     acts: Sequence[Act] = (),
     words: Sequence[Word] = (),
     drills: Sequence[Rehearsal] = (),
+    renamings: Sequence[Renaming] = (),
 ) -> Story:
     """In the order of the epochs, which no clock can turn round; what is beside them goes by its
     moment."""
@@ -155,6 +165,7 @@ def tell(
     beside = [
         *(_repeat(repeat, event) for repeat in repeats),
         *(told for act in sorted(acts, key=_began) for told in _act(act, event)),
+        *(_renaming(renaming, event) for renaming in renamings),
         *(_word(word, event) for word in words),
         *(_drill(drill, event) for drill in drills),
     ]
@@ -250,6 +261,16 @@ def _act(act: Act, event: Make) -> Iterator[Event]:
         )
 
 
+def _renaming(renaming: Renaming, event: Make) -> Event:
+    return event(
+        what="effect_renamed",
+        at=renaming.at,
+        effect=renaming.name,
+        epoch=renaming.epoch,
+        begun=renaming.begun,
+    )
+
+
 def _word(word: Word, event: Make) -> Event:
     forgotten = word.said == "forgotten"
     return event(
@@ -275,7 +296,14 @@ def _drill(drill: Rehearsal, event: Make) -> Event:
     )
 
 
-_RANKS: Final = {"enqueue": 0, "effect_begun": 1, "effect_done": 1, "effect": 2, "delivery": 4}
+_RANKS: Final = {
+    "enqueue": 0,
+    "effect_begun": 1,
+    "effect_done": 1,
+    "effect": 2,
+    "effect_renamed": 2,
+    "delivery": 4,
+}
 _WORD_RANK: Final = 3
 _BEFORE_EFFECTS: Final = ("claimed", "effect_begun", "effect_done")
 
@@ -285,9 +313,9 @@ def _class(event: Event) -> str:
 
 
 def _place(event: Event, events: Sequence[Event]) -> tuple[int, datetime | None]:
-    """After all that had happened by then. An effect that was found done is told together with the
-    end of its execution, and came before it."""
-    if event.boundary == "effect":
+    """After all that had happened by then. An effect that was found done, or was not asked for, is
+    written together with the end of the execution, and came before it."""
+    if event.boundary == "effect" or event.what == "effect_renamed":
         for place, end in enumerate(events):
             if end.epoch == event.epoch and _is_end(end):
                 return place, end.at

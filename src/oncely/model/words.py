@@ -34,6 +34,8 @@ def _details(event: Event) -> Iterator[str]:
             yield f"would repeat: {', '.join(map(one_line, event.repeated))}"
     if event.effect is not None:
         yield f"effect {event.effect!r}"
+    if event.begun:
+        yield f"on record and not asked for, began {', '.join(map(repr, event.begun))}"
     if event.source is not None:
         yield event.source
     if event.happened is not None:

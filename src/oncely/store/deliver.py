@@ -11,7 +11,7 @@ from oncely.model.event import What
 from oncely.model.outcome import Back, Failure, Rest, Verdict
 from oncely.model.transition import State
 from oncely.store.claim import QUEUES, Claimed, Fence, claim, claimed_before
-from oncely.store.effects import hold_for
+from oncely.store.effects import Renamed, hold_for
 from oncely.store.lanes import Claim, Outlook, claim_shared
 from oncely.store.plan import Plan, Statement, document
 from oncely.store.story import REPEATS
@@ -50,6 +50,7 @@ class Settlement(msgspec.Struct, frozen=True):
     """It has, and knows it."""
     repeats: list[str] = []
     """The effects that it found done, and did not do again."""
+    renamed: Renamed | None = None
 
     @property
     def what(self) -> What:
@@ -71,6 +72,12 @@ class Settlement(msgspec.Struct, frozen=True):
             yield {**own, "boundary": "effect", "id": f"{me}.{name}", "outcome": name, "n": n}
         if refused and self.has_end:
             yield {**own, "boundary": "delivery", "id": me, "outcome": self.what, "n": 1}
+
+    def renamed_effects(self) -> Iterator[dict[str, Any]]:
+        if self.renamed is not None:
+            for name in self.renamed.names:
+                begun = self.renamed.begun
+                yield {"id": self.id, "name": name, "epoch": self.epoch, "begun": begun}
 
     def under(self, fence: Fence) -> Settlement:
         """With what it must show; without it, it is refused."""
@@ -120,6 +127,9 @@ def settle(settlements: Sequence[Settlement], *, again: bool = False) -> Plan[li
     ]
     if traces:
         yield document("keep_recognised", traces, limit=REPEATS)
+    renamed = [record for s in settlements for record in s.renamed_effects()]
+    if renamed:
+        yield document("effects_renamed", renamed)
     return refused()
 
 

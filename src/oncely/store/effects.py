@@ -34,6 +34,8 @@ class Effect(msgspec.Struct, frozen=True):
     verb: Verb
     fingerprint: str
     arguments: str
+    was: tuple[str, ...] = ()
+    """The names that it had before."""
 
     @property
     def place(self) -> Place:
@@ -59,6 +61,20 @@ class Effect(msgspec.Struct, frozen=True):
 _FENCED = ("id", "epoch", "nonce", "name")
 
 
+class Written(msgspec.Struct, frozen=True):
+    """The intent is written, and it is new to a job that has other effects on record."""
+
+    earlier: tuple[str, ...]
+    """The names that earlier executions of the job have on record."""
+
+
+class Renamed(msgspec.Struct, frozen=True):
+    """Effects on record that an execution did not ask for, although it began others."""
+
+    names: list[str]
+    begun: list[str]
+
+
 class Evidence(msgspec.Struct, frozen=True):
     """That an effect happened, and how that is known."""
 
@@ -75,31 +91,36 @@ class Evidence(msgspec.Struct, frozen=True):
 
 def begin_all(
     intents: Sequence[Effect], *, again: bool = False
-) -> Plan[list[Entry | LeaseLost | StoreUnavailable | None]]:
+) -> Plan[list[Entry | Written | LeaseLost | StoreUnavailable | None]]:
     """Write down intents of several executions; for each what the ledger has already, or None if
-    this is the first time, or why it may not be begun.
+    this is the first effect of its job, or why it may not be begun.
 
     `again` says that these were sent before and the answer was lost: an intent of this execution
     is the one it wrote, and the effect has not run since.
     """
-    answers: dict[Place, Entry | LeaseLost | StoreUnavailable | None] = {}
+    answers: dict[Place, Entry | Written | LeaseLost | StoreUnavailable | None] = {}
+    if any(effect.was for effect in intents):
+        return (yield from _begin_renamed(intents, again=again))
     waiting = list(intents)
     for _ in range(_ROUNDS):
         rows = yield document("effect_begin", [effect.record() for effect in waiting])
         changing: set[Place] = set()
         asked = {effect.place for effect in waiting} if rows else set()
-        for id, name, epoch, held, *row in rows:
+        for id, name, epoch, held, *row, earlier in rows:
             place = id, name, epoch
             if place not in asked:
                 raise StoreError(f"the store spoke of effect {name!r} of job {id}, in other words")
+            written = None if earlier is None else Written(_names(earlier))
             if not held:
                 answers[place] = LeaseLost(id, epoch)
             elif row[0] is None:
-                changing.add(place)
+                answers[place] = written
+                if written is None:
+                    changing.add(place)
             else:
                 entry = Entry(*row)
                 mine = again and entry.state == "begun" and entry.epoch == epoch
-                answers[place] = None if mine else entry
+                answers[place] = written if mine else entry
         waiting = [effect for effect in waiting if effect.place in changing]
         if not waiting:
             break
@@ -109,13 +130,46 @@ def begin_all(
     return [answers.get(effect.place) for effect in intents] if answers else [None] * len(intents)
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return msgspec.json.decode(text, type=tuple[str, ...])
+
+
+def _begin_renamed(
+    intents: Sequence[Effect], *, again: bool
+) -> Plan[list[Entry | Written | LeaseLost | StoreUnavailable | None]]:
+    """Begin each under the name that it is on record under, if that is an old one."""
+    current = yield from _under_recorded_names(intents)
+    answers = yield from begin_all(current, again=again)
+    return [
+        msgspec.structs.replace(answer, old_name=now.name)
+        if isinstance(answer, Entry) and now.name != effect.name
+        else answer
+        for effect, now, answer in zip(intents, current, answers, strict=True)
+    ]
+
+
+def _under_recorded_names(effects: Sequence[Effect]) -> Plan[list[Effect]]:
+    """Each with the one of its names that is on record, else with its own."""
+    named = [
+        [msgspec.structs.replace(effect, name=name, was=()) for name in (effect.name, *effect.was)]
+        for effect in effects
+    ]
+    rows = yield document("effect_look", [each.record() for names in named for each in names])
+    recorded = {(id, name, epoch) for id, name, epoch, _, state, *_ in rows if state is not None}
+    return [next((each for each in names if each.place in recorded), names[0]) for names in named]
+
+
 def look(effect: Effect) -> Plan[Entry | None]:
     """What the ledger has of it, whoever holds the job."""
-    [(_, _, _, _, *row)] = yield document("effect_look", [effect.record()])
-    return None if row[0] is None else Entry(*row)
+    [now] = (yield from _under_recorded_names([effect])) if effect.was else [effect]
+    [(_, _, _, _, *row)] = yield document("effect_look", [now.record()])
+    if row[0] is None:
+        return None
+    entry = Entry(*row)
+    return entry if now.name == effect.name else msgspec.structs.replace(entry, old_name=now.name)
 
 
-def begin(effect: Effect, *, again: bool = False) -> Plan[Entry | None]:
+def begin(effect: Effect, *, again: bool = False) -> Plan[Entry | Written | None]:
     """The same for one of them."""
     [answer] = yield from begin_all([effect], again=again)
     if isinstance(answer, Exception):
@@ -134,7 +188,7 @@ def retake(effect: Effect) -> Plan[Entry | None]:
             raise LeaseLost(effect.id, effect.fence.epoch)
         if row[0] == "done":
             return Entry(*row)
-        if row[0] is None and (yield from begin(effect)) is None:
+        if row[0] is None and not isinstance((yield from begin(effect)), Entry):
             return None
     raise _kept_changing(effect)
 

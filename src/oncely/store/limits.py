@@ -52,12 +52,13 @@ def change(scope: Scope, name: str, new: Change, *, trail: Trail | None = None) 
         )
         yield Statement("limits_drop", {"scope": scope, "name": name})
     if new.given & {"retry", "timeout", "require_key"}:
+        retry = new.retry and new.retry.stored()
         yield Statement(
             "queue_set",
             {
                 "name": name,
                 "set_retry": "retry" in new.given,
-                "retry": None if new.retry is None else msgspec.json.encode(new.retry).decode(),
+                "retry": None if retry is None else msgspec.json.encode(retry).decode(),
                 "set_timeout": "timeout" in new.given,
                 "timeout_seconds": new.timeout_seconds,
                 "require_key": new.require_key,
@@ -76,7 +77,7 @@ def _told(new: Change) -> dict[str, Any]:
     known: dict[str, Any] = {
         "concurrency": new.concurrency,
         "rate": new.rate,
-        "retry": new.retry,
+        "retry": new.retry and new.retry.stored(),
         "timeout": new.timeout_seconds,
         "require_key": new.require_key,
         "push": new.push and {"url": new.push.url, "mode": new.push.mode},

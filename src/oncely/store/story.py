@@ -14,6 +14,7 @@ from oncely.model.story import (
     Lease,
     Now,
     Rehearsal,
+    Renaming,
     Repeat,
     Story,
     Word,
@@ -29,7 +30,17 @@ REPEATS: Final = 100
 class _Told(msgspec.Struct, frozen=True):
     """A row of the statement `story`; the fields that do not fit its source are None."""
 
-    source: Literal["now", "lease", "delivery", "rest", "repeat", "effect", "resolution", "drill"]
+    source: Literal[
+        "now",
+        "lease",
+        "delivery",
+        "rest",
+        "repeat",
+        "effect",
+        "renamed",
+        "resolution",
+        "drill",
+    ]
     at: int
     began: int | None
     until: int | None
@@ -50,6 +61,7 @@ def story(job_id: str) -> Plan[Story]:
     deliveries: list[Delivery] = []
     repeats: list[Repeat] = []
     acts: list[Act] = []
+    renamings: list[Renaming] = []
     words: list[Word] = []
     drills: list[Rehearsal] = []
     for row in rows:
@@ -64,6 +76,8 @@ def story(job_id: str) -> Plan[Story]:
                 repeats.append(repeat)
             case Act() as act:
                 acts.append(act)
+            case Renaming() as renaming:
+                renamings.append(renaming)
             case Word() as word:
                 words.append(word)
             case Rehearsal() as drill:
@@ -71,7 +85,7 @@ def story(job_id: str) -> Plan[Story]:
     if not enqueued or now is None:
         raise JobNotFound(job_id)
     first = _enqueued(job_id, enqueued[0])
-    return tell(first, now, lease, deliveries, repeats, acts, words, drills)
+    return tell(first, now, lease, deliveries, repeats, acts, words, drills, renamings)
 
 
 def _enqueued(job_id: str, row: Row) -> Enqueued:
@@ -79,7 +93,7 @@ def _enqueued(job_id: str, row: Row) -> Enqueued:
     return Enqueued(job_id, kind, queue, idempotency_key, unique_key, moment(created), moment(due))
 
 
-def _fact(row: _Told) -> Now | Lease | Delivery | Repeat | Act | Word | Rehearsal:
+def _fact(row: _Told) -> Now | Lease | Delivery | Repeat | Act | Renaming | Word | Rehearsal:
     at = moment(row.at)
     began = moment_of(row.began)
     until = moment_of(row.until)
@@ -99,6 +113,8 @@ def _fact(row: _Told) -> Now | Lease | Delivery | Repeat | Act | Word | Rehearsa
             )
         case "effect":
             return Act(row.key, row.outcome, row.boundary, row.epoch or 0, at, until)
+        case "renamed":
+            return Renaming(at, row.key, row.epoch or 0, value(row.error))
         case "resolution":
             return Word(at, row.key, row.outcome, row.worker, value(row.error))
         case "drill":

@@ -45,6 +45,11 @@ class Flowing(Base):
             raise InvalidInput(
                 f"retry is {shown(retry)}; expected Retry(max_attempts=…, …) or None"
             )
+        if isinstance(retry, Retry) and (retry.on or retry.never_on):
+            raise InvalidInput(
+                "retry has on= or never_on=, which name classes of your code: give them to the "
+                "handler, @app.job(kind, retry=Retry(…)). A queue cannot keep them"
+            )
         if require_key is not UNSET and not isinstance(require_key, bool):
             raise InvalidInput(f"require_key is {shown(require_key)}; expected True or False")
         # Over HTTP that is the server's to say: it sends, and sees other addresses than we do.

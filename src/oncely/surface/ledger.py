@@ -13,9 +13,10 @@ from oncely.flow.aside import aside
 from oncely.flow.block import Block
 from oncely.flow.drive import Ask, Steps, adrive, drive, drive_on_loop
 from oncely.flow.entries import Entries, intend
-from oncely.flow.protocol import Terms
+from oncely.flow.protocol import OPTIONS, fence_terms, step_terms
 from oncely.model import payload
 from oncely.model.effect import RESULT_LIMIT_BYTES, OnDoubt, check_note
+from oncely.model.effect_options import Fence, NotDoneRule, Step
 from oncely.model.errors import InvalidInput
 from oncely.model.keys import check_key, shown
 from oncely.store.engine import StoreClosed
@@ -127,34 +128,53 @@ class Ledger(Closing):
         return Block(self._engine, intend(key, "transaction", args), tx, self._wait_seconds)
 
     def _step(
-        self, key: str, function: Callable[..., Any], *args: Any, key_ttl: float | None = None
+        self,
+        key: str | Step,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        key_ttl: float | None = None,
+        **kwargs: Any,
     ) -> Steps[Any]:
-        """Do what may be repeated: `function(*args)`, until its result is recorded, then never
-        again; a repeat returns the recorded result. `key_ttl` is how many seconds the other side
-        remembers the key that you give it: after that a repeat is in doubt."""
-        return self._entries.do(key, Terms("step", function, args, key_ttl=key_ttl))
+        """Do what may be repeated: `function(*args, **kwargs)`, until its result is recorded, then
+        never again; a repeat returns the recorded result. `key_ttl` is how many seconds the other
+        side remembers the key that you give it: after that a repeat is in doubt. A `Step` holds the
+        key with its options."""
+        return self._entries.do(step_terms(key, function, args, kwargs, key_ttl))
 
     step, astep = faces(_step)
 
     def _fence(
         self,
-        key: str,
+        key: str | Fence,
         function: Callable[..., Any],
+        /,
         *args: Any,
         verify: Callable[..., Any] | None = None,
-        in_doubt: OnDoubt = "hold",
-        not_done: tuple[type[BaseException], ...] = (),
+        in_doubt: OnDoubt | None = None,
+        not_done: NotDoneRule | None = None,
+        **kwargs: Any,
     ) -> Steps[Any]:
-        """Do what must not be repeated: `function(*args)`, at most once.
+        """Do what must not be repeated: `function(*args, **kwargs)`, at most once.
 
-        If a call ended in the middle of it, `verify(*args)` is asked: None or False means that it
-        did not happen, anything else that it did, and is its result. Without `verify` the call
-        raises `InDoubt` until `resolve` says what happened (`hold`), or it is done again
-        (`retry`), or taken for done (`assume_done`). An exception that is one of `not_done` proves
-        that nothing happened.
+        If a call ended in the middle of it, `verify(*args, **kwargs)` is asked: None or False means
+        that it did not happen, anything else that it did, and is its result. Without `verify` the
+        call raises `InDoubt` until `resolve` says what happened (`hold`, the default), or it is
+        done again (`retry`), or taken for done (`assume_done`). An exception that `not_done` names
+        (types of exceptions, or a function of the exception) proves that nothing happened. So does
+        `NotDone`. A `Fence` holds the key with its options.
         """
-        terms = Terms("fence", function, args, verify=verify, in_doubt=in_doubt, not_done=not_done)
-        return self._entries.do(key, terms)
+        return self._entries.do(
+            fence_terms(
+                key,
+                function,
+                args,
+                kwargs,
+                verify=verify,
+                in_doubt=in_doubt,
+                not_done=not_done,
+            )
+        )
 
     fence, afence = faces(_fence)
 
@@ -180,6 +200,9 @@ class Ledger(Closing):
                 "the verb 'transaction' needs tx=, a function that finds the open transaction in "
                 "the call's arguments; no other verb takes it"
             )
+
+        if unknown := options.keys() - OPTIONS[verb]:
+            raise InvalidInput(f"the verb {verb!r} has no option {', '.join(sorted(unknown))}")
 
         def decorate(function: F) -> F:
             return _decorated(self, function, key, verb, tx, options)

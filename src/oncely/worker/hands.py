@@ -22,6 +22,7 @@ import msgspec
 from oncely.flow.context import Context
 from oncely.flow.events import log
 from oncely.flow.execute import with_doubt
+from oncely.model.event import Event
 from oncely.model.outcome import Ending, Returned
 from oncely.store import deliver
 from oncely.store.claim import Claimed
@@ -195,12 +196,28 @@ class Hands:
     def _settle(self, claimed: Claimed, settlement: Settlement, context: Context) -> None:
         """With the next exchange. A handler that completed its job itself has done it before us,
         unless its transaction was rolled back."""
-        repeats = list(context.effects.repeats) if context.has_effects else []
+        effects = context.effects if context.has_effects else None
+        renamed = effects and effects.renamed
+        if renamed:
+            self._gear.events.warn(
+                Event(
+                    what="effect_renamed",
+                    job_id=claimed.job_id,
+                    kind=claimed.kind,
+                    queue=claimed.queue,
+                    epoch=claimed.fence.epoch,
+                    attempt=claimed.attempt,
+                    effect=name,
+                    begun=renamed.begun,
+                )
+                for name in renamed.names
+            )
         told = msgspec.structs.replace(
             settlement,
             maybe_written=context.may_be_completed,
             written=context.is_completed,
-            repeats=repeats,
+            repeats=list(effects.repeats) if effects else [],
+            renamed=renamed,
         )
         self._ends.add(claimed, told, 0.0)
 

@@ -1,5 +1,6 @@
 -- Write down intents, each under its fence. For each that was not: whether the job is still held,
--- and what was there before. The leases are locked first, in order.
+-- and what was there before. One that was written is in the answer if earlier executions of its job
+-- have other effects on record, with their names. The leases are locked first, in order.
 with input as materialized (
     select * from json_to_recordset(cast(cast(:doc as text) as json)) as d (
         id uuid, name text, epoch bigint, nonce bigint, verb text, fingerprint text, arguments text
@@ -25,11 +26,16 @@ begun as (
     returning job_id, name
 )
 select i.id::text, i.name, i.epoch, h.id is not null, e.state, e.verb, e.fingerprint, e.epoch,
-    date_part('epoch', clock_timestamp() - e.begun_at), e.source, e.result::text
+    date_part('epoch', clock_timestamp() - e.begun_at), e.source, e.result::text,
+    case when b.job_id is not null or (e.state = 'begun' and e.epoch = i.epoch) then o.names end
 from input i
 left join held h on h.id = i.id and h.name = i.name and h.epoch = i.epoch
 left join begun b on b.job_id = i.id and b.name = i.name
 left join lateral (
     select * from oncely.effect e where e.job_id = i.id and e.name = i.name limit 1
 ) e on true
-where h.id is null or b.job_id is null
+left join lateral (
+    select json_agg(o.name order by o.name)::text as names
+    from oncely.effect o where o.job_id = i.id and o.name <> i.name and o.epoch <> i.epoch
+) o on true
+where h.id is null or b.job_id is null or o.names is not null

@@ -33,6 +33,10 @@ from (
         null
     from oncely.effect e where e.job_id = cast(:id as uuid)
     union all
+    select 'renamed', e.renamed_at, null, null, null, e.renamed_epoch, null, null, null, e.name,
+        e.renamed_to
+    from oncely.effect e where e.job_id = cast(:id as uuid) and e.renamed_at is not null
+    union all
     select 'resolution', r.at, null, null,
         case when r.forgotten then 'forgotten' when r.happened then 'happened'
             else 'did_not_happen' end,

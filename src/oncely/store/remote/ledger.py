@@ -10,7 +10,7 @@ import msgspec
 from oncely.model.effect import Entry, Source
 from oncely.model.errors import JobNotFound, LeaseLost, StoreUnavailable
 from oncely.store import effects
-from oncely.store.effects import Effect, Evidence, Recorded
+from oncely.store.effects import Effect, Evidence, Recorded, Written
 from oncely.store.remote.carry import carries
 from oncely.store.remote.server import Server
 
@@ -18,16 +18,18 @@ from oncely.store.remote.server import Server
 @carries(effects.begin_all)
 def begin_all(
     server: Server, intents: Sequence[Effect], again: bool
-) -> list[Entry | LeaseLost | StoreUnavailable | None]:
+) -> list[Entry | Written | LeaseLost | StoreUnavailable | None]:
     """One request each: they come from one worker, and may be few."""
     return [_begun(server, effect, again) for effect in intents]
 
 
-def _begun(server: Server, effect: Effect, again: bool) -> Entry | LeaseLost | None:
+def _begun(server: Server, effect: Effect, again: bool) -> Entry | Written | LeaseLost | None:
+    more = {"was": effect.was} if effect.was else {}
     try:
-        return _entry(_ledger(server, "begin", effect, again=again))
+        told = _ledger(server, "begin", effect, again=again, **more)
     except LeaseLost as error:
         return error
+    return Written(told.earlier) if told.earlier else _entry(told)
 
 
 @carries(effects.retake)
@@ -58,6 +60,7 @@ def clear(server: Server, effect: Effect) -> None:
 class _Told(msgspec.Struct):
     entry: dict[str, msgspec.Raw] | None
     held: bool
+    earlier: tuple[str, ...] = ()
 
 
 def _ledger(server: Server, verb: str, effect: Effect, **more: Any) -> _Told:
@@ -87,4 +90,5 @@ def _entry(told: _Told) -> Entry | None:
         age_seconds=known["ageSeconds"],
         source=known["source"],
         result=None if known["source"] in (None, "unkept") else result,
+        old_name=known.get("oldName"),
     )

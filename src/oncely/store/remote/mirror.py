@@ -23,7 +23,10 @@ def mirrored(model: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """A struct of the model as it travels: the same fields, `camelCase`, and `id` for `job_id`."""
     fields: list[Any] = []
     hints = get_type_hints(model, include_extras=True)
+    in_code_only = getattr(model, "IN_CODE_ONLY", ())
     for field in msgspec.structs.fields(model):
+        if field.name in in_code_only:
+            continue
         hint = hints[field.name]
         kind = JobId if field.name == "job_id" and hint is str else _mirrored_type(hint)
         if field.default is not NODEFAULT:

@@ -97,7 +97,7 @@ def _push(push: Push) -> dict[str, Any]:
 
 
 def _retry(retry: Retry) -> dict[str, Any]:
-    return {camel(name): value for name, value in msgspec.structs.asdict(retry).items()}
+    return {camel(name): value for name, value in retry.stored().items()}
 
 
 @carries(limits.queues)

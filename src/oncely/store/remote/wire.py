@@ -84,6 +84,11 @@ class FailureSent(Asked, frozen=True):
     traceback: Text | None = None
 
 
+class RenamedSent(Asked, frozen=True):
+    names: Annotated[list[Key], Meta(max_length=1_000)]
+    begun: Annotated[list[Key], Meta(max_length=1_000)]
+
+
 class EndSent(Asked, frozen=True):
     """How one execution ended. With neither `state` nor `outcome` it is handed back untried."""
 
@@ -99,6 +104,13 @@ class EndSent(Asked, frozen=True):
     error: FailureSent | None = None
     doubts: Annotated[list[Key], Meta(max_length=1_000)] = []
     repeats: Annotated[list[Key], Meta(max_length=1_000)] = []
+    renamed: (
+        Annotated[
+            RenamedSent,
+            Meta(description="Effects on record that it did not ask for, although it began others"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class Exchange(Asked, frozen=True):
@@ -204,6 +216,9 @@ class EffectAsked(Asked, frozen=True):
 
 
 class EffectBegin(EffectAsked, frozen=True):
+    was: Annotated[
+        list[Key], Meta(max_length=100, description="Names that the effect had before")
+    ] = []
     again: Annotated[bool, Meta(description="It was sent before and the answer was lost")] = False
 
 
@@ -223,14 +238,17 @@ class EntryTold(Told, frozen=True):
     age_seconds: float
     source: Source | None
     result: Any
+    old_name: Annotated[str | None, Meta(description="The one of `was` that it is on record under")]
 
 
 class EffectFound(Told, frozen=True):
     """`entry` is null if nothing was on record: the effect is this execution's to do. `held`:
-    whether the execution still holds its job."""
+    whether the execution still holds its job. `earlier`: of an effect that is new to the job, what
+    earlier executions have on record."""
 
     entry: EntryTold | None
     held: bool = True
+    earlier: list[str] = []
 
 
 class RateSent(Asked, frozen=True):

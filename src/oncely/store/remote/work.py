@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from oncely.model.worker import About
 from oncely.store import audit, deliver, lanes, requests, swap, traffic, upkeep, workers
@@ -87,7 +88,7 @@ def _execution_id(one: Settlement) -> str:
 
 
 def _end(one: Settlement) -> wire.EndSent:
-    error = one.error
+    error, renamed = one.error, one.renamed
     return wire.EndSent(
         execution_id=_execution_id(one),
         attempt=one.attempt,
@@ -101,6 +102,7 @@ def _end(one: Settlement) -> wire.EndSent:
         error=None if error is None else msgspec.json.decode(error, type=wire.FailureSent),
         doubts=one.doubts,
         repeats=one.repeats,
+        renamed=UNSET if renamed is None else wire.RenamedSent(renamed.names, renamed.begun),
     )
 
 

@@ -22,6 +22,10 @@ union all
 select 'effect', e.begun_at, null, e.ended_at, e.state, e.epoch, null, e.verb, e.source, e.name, null
 from oncely_effect e where e.job_id = :id
 union all
+select 'renamed', e.renamed_at, null, null, null, e.renamed_epoch, null, null, null, e.name,
+    e.renamed_to
+from oncely_effect e where e.job_id = :id and e.renamed_at is not null
+union all
 select 'resolution', r.at, null, null,
     case when r.forgotten then 'forgotten' when r.happened then 'happened' else 'did_not_happen' end,
     null, null, r.by_whom, null, r.name, json_quote(r.note)

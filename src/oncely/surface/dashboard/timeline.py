@@ -33,6 +33,7 @@ _TONES: Final = {
     "retried": "bad",
     "in_doubt": "doubt",
     "effect_done": "good",
+    "effect_renamed": "bad",
     "resolved": "other",
     "forgotten": "other",
     "replayed": "other",
@@ -132,6 +133,8 @@ def _effects(events: Sequence[Event]) -> Rows:
         lasting, moments = rows.setdefault(event.effect, ([], []))
         if event.what == "effect_begun":
             lasting.append((event, None))
+        elif event.what == "effect_renamed":
+            moments.append(event)
         elif lasting and lasting[-1][1] is None:
             lasting[-1] = (lasting[-1][0], event)
         else:

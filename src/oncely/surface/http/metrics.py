@@ -20,6 +20,7 @@ _HELP: Final[dict[str, str]] = {
     "deduplicated": "Repeats that were recognised",
     "key_conflicts": "Keys that came back with other content",
     "effects": "Effects that were recorded",
+    "effect_renamed": "Effects on record that a later execution did not ask for",
     "held": "Jobs that were held in doubt",
     "resolved": "Effects in doubt that somebody decided",
     "drills": "Completed jobs that were delivered once more",

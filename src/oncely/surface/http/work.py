@@ -20,7 +20,6 @@ from oncely.flow.aside import aside
 from oncely.model import payload
 from oncely.model.keys import check_key
 from oncely.model.outcome import (
-    Back,
     Deferred,
     Ending,
     Failure,
@@ -165,7 +164,7 @@ async def ack_job(call: Call[Ack, None]) -> Answer:
 async def nack_job(call: Call[Nack, None]) -> Answer:
     body = call.body
     failure = Failure("Nack", kept_text(body.reason))
-    return await _end(call, "nack", Raised(failure, retryable=body.retryable), body.retry_after)
+    return await _end(call, "nack", Raised(failure, body.retryable, body.retry_after))
 
 
 async def defer_job(call: Call[Defer, None]) -> Answer:
@@ -179,19 +178,14 @@ async def keep_job(call: Call[Heartbeat, None]) -> Answer:
     return Answer(Kept(one.job_id, moment(until)))
 
 
-async def _end(
-    call: Call[Any, None], verb: Verb, ending: Ending, retry_after: float | None = None
-) -> Answer:
+async def _end(call: Call[Any, None], verb: Verb, ending: Ending) -> Answer:
     one = await held(call, call.body.execution_id)
 
     def made(job: Claimed) -> Settlement:
         retry = _retry(job)
         most = job.max_attempts or retry.max_attempts
         standing = Standing(job.attempt, most, job.defers, job.age_seconds)
-        verdict = decide(ending, standing, retry, random.random())
-        if retry_after is not None and isinstance(verdict, Back):
-            verdict = msgspec.structs.replace(verdict, delay_seconds=retry_after)
-        return settlement(job, verdict)
+        return settlement(job, decide(ending, standing, retry, random.random()))
 
     settled = await ask(call, lambda _: executions.end(one, verb, made))
     job = await call.app.aget(one.job_id)

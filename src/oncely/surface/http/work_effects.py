@@ -14,7 +14,7 @@ from oncely.model import payload
 from oncely.model.effect import RESULT_LIMIT_BYTES, Entry, Source, check_name
 from oncely.model.outcome import kept_text
 from oncely.store import effects
-from oncely.store.effects import Effect
+from oncely.store.effects import Effect, Written
 from oncely.store.remote.wire import (
     EffectAsked,
     EffectBegin,
@@ -27,9 +27,12 @@ from oncely.surface.http.work import ask, held
 
 
 async def begin_effect(call: Call[EffectBegin, None]) -> Answer:
-    effect = await _effect(call)
     again = call.body.again
+    was = tuple(map(check_name, call.body.was))
+    effect = msgspec.structs.replace(await _effect(call), was=was)
     entry = await ask(call, lambda lost: effects.begin(effect, again=again or lost))
+    if isinstance(entry, Written):
+        return Answer(EffectFound(None, earlier=list(entry.earlier)))
     return Answer(_told(entry))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from oncely.model.outcome import Failure, kept_text
 from oncely.store import deliver, executions
 from oncely.store.claim import Claimed
 from oncely.store.deliver import Settlement
+from oncely.store.effects import Renamed
 from oncely.store.lanes import Outlook, survey
 from oncely.store.plan import Plan
 from oncely.store.remote.mirror import mirror
@@ -118,7 +120,9 @@ def _told(job: Claimed) -> msgspec.Struct:
 def _settlement(sent: EndSent) -> Settlement:
     one = executions.execution(sent.execution_id, sent.execution_id.partition(".")[0])
     completed = sent.state == "completed"
-    for name in (*sent.doubts, *sent.repeats):
+    renamed = sent.renamed or None
+    names = (renamed.names, renamed.begun) if renamed else ()
+    for name in chain(sent.doubts, sent.repeats, *names):
         check_name_of_effect(name)
     return Settlement(
         id=one.job_id,
@@ -133,6 +137,7 @@ def _settlement(sent: EndSent) -> Settlement:
         error=None if sent.error is None else _kept(sent.error),
         doubts=sent.doubts if sent.state == "in_doubt" else [],
         repeats=sent.repeats,
+        renamed=renamed and Renamed(renamed.names, renamed.begun),
     ).under(one.fence)
 
 
