@@ -18,6 +18,8 @@ from oncely import InDoubt, Ledger, Oncely
 from oncely.flow.drive import adrive, drive
 from oncely.flow.effect import Effects
 from oncely.flow.entries import intend
+from oncely.flow.protocol import Terms
+from oncely.model.effect import Verb
 from oncely.store.claim import Claimed
 from oncely.store.ledger import plans
 from tests.cluster import Cluster
@@ -277,7 +279,7 @@ WRITES = {"intent": 'insert into "oncely".effect', "outcome": 'update "oncely".e
 @pytest.mark.parametrize("commit", ["intent", "outcome"])
 @pytest.mark.parametrize("verb", ["step", "fence"])
 def test_an_effect_of_a_job_is_done_once(
-    database: str, form: str, verb: str, commit: str, when: Any
+    database: str, form: str, verb: Verb, commit: str, when: Any
 ) -> None:
     """The same, under the lease of an execution. Each write is one message, its commit with it: a
     late one is carried out when all is over."""
@@ -310,13 +312,10 @@ def _ledger(url: str, job_id: str) -> list[tuple[Any, ...]]:
 
 
 def _perform(
-    app: Oncely, threads: Executor, form: str, claimed: Claimed, verb: str, function: Any
+    app: Oncely, threads: Executor, form: str, claimed: Claimed, verb: Verb, function: Any
 ) -> Any:
     effects = Effects(claimed.job_id, claimed.fence, app._writes)
-    if verb == "step":
-        steps = effects.step("send", function, (), None)
-    else:
-        steps = effects.fence("send", function, (), verify=None, in_doubt="hold", not_done=())
+    steps = effects.perform(Terms(verb, "send", function))
     if form == "def":
         return drive(steps, app._engine)
     return asyncio.run(adrive(steps, app._engine, threads))

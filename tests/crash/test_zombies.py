@@ -12,7 +12,7 @@ import pytest
 
 from oncely import Context, Oncely, Retry
 from oncely.flow.execute import with_doubt
-from oncely.model.effect import fingerprint
+from oncely.model.effect import described
 from oncely.model.outcome import Doubted, Failure, Standing, decide
 from oncely.store import deliver, effects
 from oncely.store.claim import Fence
@@ -296,7 +296,7 @@ def hold_and_tell(app: Oncely, other: Oncely, queue: str) -> tuple[str, Act, Act
     """A job with an effect under way; one holds it in doubt, the other knows how it ended."""
     job_id = app.enqueue("k", queue=queue).job_id
     claimed = claim_one(app, queue)
-    effect = Effect(job_id, claimed.fence, "send", "fence", fingerprint(()), "[]")
+    effect = Effect(job_id, claimed.fence, "send", "fence", described(())[0], "[]")
     app._engine.run(lambda _: effects.begin(effect), "transaction")
     ending = Doubted(["send"], Failure("InDoubt", "nobody knows"))
     held = deliver.settlement(claimed, decide(ending, Standing(1, 3, 0, 0), Retry(), 0))

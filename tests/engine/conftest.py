@@ -5,6 +5,7 @@ import pytest
 
 from oncely import Oncely
 from tests.cluster import Cluster
+from tests.engine.stage import Stage
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -23,3 +24,13 @@ def shared_app(
         app.migrate()
         yield app
     cluster.drop_later(name)
+
+
+@pytest.fixture(params=["async", "def"])
+def kind_of_handler(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def stage(app: Oncely, kind_of_handler: str) -> Stage:
+    return Stage(app, kind_of_handler)

@@ -1,7 +1,6 @@
 """Effects: the verbs of the ledger, in `async def` and `def` handlers alike."""
 
 import asyncio
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -20,74 +19,10 @@ from oncely import (
     Oncely,
     Retry,
 )
+from tests.engine.stage import Stage, World
 from tests.engine.steps import found, let_days_pass, sql
 
-AT_ONCE = Retry(base=0, max_attempts=5)
 Body = Callable[..., Any]
-
-
-class World:
-    """What was done, in order."""
-
-    def __init__(self) -> None:
-        self.done: list[Any] = []
-
-    def do(self, *args: Any) -> Any:
-        self.done.append(args)
-        return {"n": len(self.done)}
-
-    async def ado(self, *args: Any) -> Any:
-        return self.do(*args)
-
-
-@pytest.fixture(params=["async", "def"])
-def kind_of_handler(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-class Stage:
-    """A handler in both forms: its body is a generator that yields what an async one awaits."""
-
-    def __init__(self, app: Oncely, form: str) -> None:
-        self.app = app
-        self.form = form
-        self.seen: list[Any] = []
-
-    def handler(self, body: Callable[[Context], Any], **options: Any) -> None:
-        options.setdefault("retry", AT_ONCE)
-
-        async def on_loop(ctx: Context) -> Any:
-            steps, value = body(ctx), None
-            try:
-                while True:
-                    wanted = steps.send(value)
-                    try:
-                        value = await wanted if inspect.isawaitable(wanted) else wanted
-                    except Exception as error:
-                        wanted = steps.throw(error)
-                        value = await wanted if inspect.isawaitable(wanted) else wanted
-            except StopIteration as end:
-                return end.value
-
-        def in_thread(ctx: Context) -> Any:
-            steps, value = body(ctx), None
-            try:
-                while True:
-                    value = steps.send(value)
-            except StopIteration as end:
-                return end.value
-
-        self.app.job("k", **options)(on_loop if self.form == "async" else in_thread)
-
-    def run(self, payload: Any = None) -> Job:
-        receipt = self.app.enqueue("k", payload)
-        self.app.drain()
-        return found(self.app, receipt.job_id)
-
-
-@pytest.fixture
-def stage(app: Oncely, kind_of_handler: str) -> Stage:
-    return Stage(app, kind_of_handler)
 
 
 def states(app: Oncely, job: Job) -> dict[str, str]:

@@ -14,7 +14,6 @@ from oncely.model.push import (
     answered,
     is_healthy,
     previous,
-    retry_after_seconds,
     secret_bytes,
     sign,
 )
@@ -116,12 +115,16 @@ def test_every_other_status_is_a_failed_attempt_or_fails_at_once() -> None:
     ],
 )
 def test_retry_after_in_both_forms_and_bounded(value: str | None, seconds: float) -> None:
-    assert retry_after_seconds(value, NOW) == seconds
+    ending = answered(503, value, NOW)
+    assert isinstance(ending, Deferred)
+    assert ending.seconds == seconds
 
 
 def test_a_date_counts_from_now() -> None:
     later = (NOW + timedelta(seconds=90)).strftime("%a, %d %b %Y %H:%M:%S GMT")
-    assert retry_after_seconds(later, NOW) == 90
+    ending = answered(429, later, NOW)
+    assert isinstance(ending, Deferred)
+    assert ending.seconds == 90
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from oncely import (
     NotOverHttp,
     Oncely,
     Retry,
+    Step,
 )
 from oncely.store.remote import listen
 from oncely.store.remote.listen import RemoteSource
@@ -100,6 +101,33 @@ def test_more_jobs_than_one_exchange_takes(remote: Oncely, app: Oncely) -> None:
     app.enqueue_many(NewJob("k", n) for n in range(300))
     assert remote.drain() == 300
     assert {job.result for job in app.jobs(state="completed", limit=1000)} == set(range(300))
+
+
+def test_a_renamed_effect_is_seen_and_found_through_the_server(remote: Oncely, app: Oncely) -> None:
+    done: list[Any] = []
+
+    def act(*args: Any, **kwargs: Any) -> int:
+        done.append((args, kwargs))
+        return len(done)
+
+    names: dict[str, Any] = {"unseen": "charge", "found": Step("charge", was="payment")}
+
+    @remote.job("k", retry=Retry(base=0, jitter=False))
+    def handle(ctx: Context, how: str) -> Any:
+        value = ctx.step("payment" if ctx.attempt == 1 else names[how], act, 49, currency="eur")
+        if ctx.attempt == 1:
+            raise RuntimeError("again")
+        return value
+
+    jobs = [remote.enqueue("k", how).job_id for how in names]
+    assert remote.drain() == 4
+    assert all(found(app, job_id).state == "completed" for job_id in jobs)
+    told = [[event.effect for event in app.explain(job_id) if event.begun] for job_id in jobs]
+    assert told == [["payment"], []]
+    [counted] = [each for each in app.counters() if each.name == "oncely_effect_renamed_total"]
+    assert counted.value == 1
+    assert remote.explain(jobs[0]) == app.explain(jobs[0])
+    assert done == [((49,), {"currency": "eur"})] * 3
 
 
 @pytest.mark.parametrize("is_async", [False, True])
