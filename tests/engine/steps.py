@@ -39,7 +39,7 @@ _MOMENTS: Final = {
     "ready": ("due_at",),
     "lease": ("claimed_at", "expires_at", "ack_until"),
     "outcome": ("started_at", "ended_at"),
-    "execution": ("started_at", "ended_at", "due_at"),
+    "execution": ("started_at", "ended_at", "due_at", "first_deferred_at"),
     "idempotency_key": ("created_at", "expires_at"),
     "schedule": ("due_at", "last_at", "seen_at", "paused_at"),
     "repeat": ("at",),

@@ -29,6 +29,8 @@ from oncely.model.outcome import (
     Nack,
     Raised,
     Returned,
+    StoreFailed,
+    Unhandled,
     kept_text,
 )
 from oncely.model.retry import Retry
@@ -135,7 +137,9 @@ def with_doubt(ending: Ending, context: Context) -> Ending:
         return ending
     for_a_person = [name for name, must in begun.items() if must]
     match ending:
-        case Raised(failure) | Deferred(_, failure) | Cancelled(failure) | Doubted(_, failure):
+        case Raised(failure) | Cancelled(failure) | StoreFailed(failure):
+            pass
+        case Deferred(_, failure) | Doubted(_, failure) | Unhandled(_, failure):
             pass
         case Returned():
             names = ", ".join(map(repr, begun))

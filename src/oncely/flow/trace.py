@@ -15,7 +15,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Final, Self
 
 from oncely.model.job import Receipt
-from oncely.model.outcome import Doubted, Ending, Raised
+from oncely.model.outcome import Doubted, Ending, Raised, StoreFailed
 from oncely.store.claim import Claimed
 
 _TRACEPARENT: Final = re.compile(
@@ -92,8 +92,9 @@ class _Recorded(Span):
         self.tell(deduplicated=sum(not each.inserted for each in receipts))
 
     def ended(self, ending: Ending) -> None:
-        self.tell(ending=type(ending).__name__.lower())
-        if isinstance(ending, Raised | Doubted):
+        store_failed = isinstance(ending, StoreFailed)
+        self.tell(ending="store_failed" if store_failed else type(ending).__name__.lower())
+        if isinstance(ending, Raised | Doubted | StoreFailed):
             self._fail(f"{ending.failure.type}: {ending.failure.message}")
 
     def _fail(self, told: str) -> None:

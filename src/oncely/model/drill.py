@@ -9,7 +9,17 @@ import msgspec
 
 from oncely.model import payload
 from oncely.model.errors import InvalidInput
-from oncely.model.outcome import Cancelled, Deferred, Doubted, Ending, Failure, Raised, Returned
+from oncely.model.outcome import (
+    Cancelled,
+    Deferred,
+    Doubted,
+    Ending,
+    Failure,
+    Raised,
+    Returned,
+    StoreFailed,
+    Unhandled,
+)
 
 DrillOutcome = Literal["recognised", "repeated", "diverged", "failed", "unseen"]
 TO_LOOK_AT: Final[tuple[DrillOutcome, ...]] = ("repeated", "diverged", "failed")
@@ -83,7 +93,7 @@ def judge(found: Found, ending: Ending, result: str | None) -> Drilled:
         case Returned(text):
             if result is not None and payload.decode(text) != payload.decode(result):
                 outcome = "diverged"
-        case Raised(why) | Doubted(_, why):
+        case Raised(why) | Doubted(_, why) | StoreFailed(why) | Unhandled(_, why):
             outcome, failure = "failed", why
         case Deferred(_, why) | Cancelled(why):
             outcome, failure = "diverged", why

@@ -10,9 +10,13 @@ from oncely.model.errors import InvalidInput
 from oncely.model.retry import Retry
 
 DEFER_LIMIT: Final = 1_000
-DEFER_AGE_SECONDS: Final = 14 * 86_400
+DEFER_LIMIT_SECONDS: Final = 14 * 86_400
+HAND_BACK_LIMIT: Final = 20
+"""A job goes back in line this often in a row because the store failed. After that each failure of
+the store uses up an attempt."""
 ERROR_LIMIT: Final = 16_384
 _DELAY_LIMIT_SECONDS: Final = 366 * 86_400
+_HAND_BACK: Final = Retry(base=0.5, cap=30.0)
 
 
 class NotDone(Exception):
@@ -96,7 +100,20 @@ class Doubted(msgspec.Struct, frozen=True):
     failure: Failure
 
 
-Ending = Returned | Raised | Deferred | Cancelled | Doubted
+class Unhandled(msgspec.Struct, frozen=True):
+    """The worker has no handler for the kind of the job, so nothing was tried."""
+
+    seconds: float
+    failure: Failure
+
+
+class StoreFailed(msgspec.Struct, frozen=True):
+    """The handler ended with an error of the store, raised by a verb of its context."""
+
+    failure: Failure
+
+
+Ending = Returned | Raised | Deferred | Cancelled | Doubted | Unhandled | StoreFailed
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -105,7 +122,11 @@ class Standing(msgspec.Struct, frozen=True):
     attempt: int
     max_attempts: int
     defers: int
-    age_seconds: float
+    """Number of defers in a row."""
+    deferred_seconds: float
+    """Time since the first of them."""
+    crashes: int = 0
+    hand_backs: int = 0
 
 
 class Rest(msgspec.Struct, frozen=True):
@@ -118,13 +139,16 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 class Back(msgspec.Struct, frozen=True):
-    """The job goes back in line, due in `delay_seconds`, with so many attempts and defers used."""
+    """The job goes back in line, due in `delay_seconds`. The numbers are what it has used up by
+    then: attempts, and defers, crashes and hand-backs in a row."""
 
-    outcome: Literal["retried", "deferred"]
+    outcome: Literal["retried", "deferred", "released"]
     delay_seconds: float
     attempts: int
     defers: int
     failure: Failure
+    crashes: int = 0
+    hand_backs: int = 0
 
 
 Verdict = Rest | Back
@@ -145,11 +169,11 @@ def decide(ending: Ending, standing: Standing, retry: Retry, chance: float) -> V
                 "retried",
                 retry.delay_seconds(standing.attempt, chance) if delay is None else delay,
                 attempts=standing.attempt,
-                defers=standing.defers,
+                defers=0,
                 failure=failure,
             )
         case Deferred(seconds, failure):
-            if standing.defers >= DEFER_LIMIT or standing.age_seconds > DEFER_AGE_SECONDS:
+            if standing.defers >= DEFER_LIMIT or standing.deferred_seconds > DEFER_LIMIT_SECONDS:
                 return Rest("failed", failure=_too_often(failure, standing))
             return Back(
                 "deferred",
@@ -158,14 +182,44 @@ def decide(ending: Ending, standing: Standing, retry: Retry, chance: float) -> V
                 defers=standing.defers + 1,
                 failure=failure,
             )
+        case Unhandled(seconds, failure):
+            return Back(
+                "deferred",
+                seconds,
+                attempts=standing.attempt - 1,
+                defers=standing.defers,
+                failure=failure,
+                crashes=standing.crashes,
+                hand_backs=standing.hand_backs,
+            )
+        case StoreFailed(failure):
+            return _handed_back(failure, standing, retry, chance)
         case _:
             assert_never(ending)
+
+
+def _handed_back(failure: Failure, standing: Standing, retry: Retry, chance: float) -> Verdict:
+    hand_backs = standing.hand_backs + 1
+    if hand_backs > HAND_BACK_LIMIT:
+        verdict = decide(Raised(failure), standing, retry, chance)
+        if isinstance(verdict, Rest):
+            return verdict
+        return msgspec.structs.replace(verdict, hand_backs=standing.hand_backs)
+    return Back(
+        "released",
+        _HAND_BACK.delay_seconds(hand_backs, chance),
+        attempts=standing.attempt - 1,
+        defers=standing.defers,
+        failure=failure,
+        crashes=standing.crashes,
+        hand_backs=hand_backs,
+    )
 
 
 def _too_often(failure: Failure, standing: Standing) -> Failure:
     return Failure(
         failure.type,
-        f"deferred {standing.defers} times over {standing.age_seconds / 86_400:.1f} days, which is "
+        f"deferred {standing.defers} times over {standing.deferred_seconds / 86_400:.1f} days, which is "
         f"the limit; the last time: {failure.message}",
         failure.traceback,
     )

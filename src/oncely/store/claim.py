@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from oncely.model.outcome import Standing
 from oncely.store.plan import Plan, Row, Statement
 
 PLAIN: Final = ""
@@ -42,7 +43,8 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     defers: int
     max_attempts: int | None
     timeout_seconds: float | None
-    age_seconds: float
+    deferred_seconds: float
+    """Time since the first defer in a row; 0 if its last delivery was not deferred."""
     queue_retry: str | None
     queue_timeout_seconds: float | None
     waited_seconds: float
@@ -51,6 +53,8 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     priority: int = 0
     traceparent: str | None = None
     """The trace that it belongs to."""
+    hand_backs: int = 0
+    """Number of times in a row that it went back because the store failed."""
     place: int = 0
     of: int = 1
     """It is the job at this place of a lease of so many."""
@@ -58,6 +62,16 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     @property
     def attempt(self) -> int:
         return self.attempts + 1
+
+    def standing(self, max_attempts: int) -> Standing:
+        return Standing(
+            self.attempt,
+            max_attempts,
+            self.defers,
+            self.deferred_seconds,
+            self.crashes,
+            self.hand_backs,
+        )
 
     @property
     def lane(self) -> str:

@@ -37,6 +37,7 @@ class Settlement(msgspec.Struct, frozen=True):
     attempts: int = 0
     crashes: int = 0
     defers: int = 0
+    hand_backs: int = 0
     delay_us: int = 0
     result: str | None = None
     error: str | None = None
@@ -221,13 +222,15 @@ def settlement(claimed: Claimed, verdict: Verdict) -> Settlement:
     match verdict:
         case Rest(state, result, _, doubts):
             return msgspec.structs.replace(base, state=state, result=result, doubts=doubts)
-        case Back(outcome, delay_seconds, attempts, defers):
+        case Back(outcome, delay_seconds, attempts, defers, _, crashes, hand_backs):
             return msgspec.structs.replace(
                 base,
                 outcome=outcome,
                 delay_us=_microseconds(delay_seconds),
                 attempts=attempts,
                 defers=defers,
+                crashes=crashes,
+                hand_backs=hand_backs,
             )
         case _:
             assert_never(verdict)
@@ -255,6 +258,7 @@ def handed_back(claimed: Claimed, *, tried: bool) -> Settlement:
         attempts=claimed.attempts,
         crashes=claimed.crashes,
         defers=claimed.defers,
+        hand_backs=claimed.hand_backs,
     ).under(claimed.fence)
 
 

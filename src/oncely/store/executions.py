@@ -178,9 +178,8 @@ def _delivery(one: Execution) -> Plan[Claimed]:
     rows = yield Statement("delivery", {"id": one.job_id})
     if not rows:
         raise JobNotFound(one.job_id)
-    *known, is_unique = rows[0]
-    job = Claimed(one.job_id, one.fence, *known)
-    return msgspec.structs.replace(job, is_unique=bool(is_unique))
+    job = Claimed(one.job_id, one.fence, *rows[0])
+    return msgspec.structs.replace(job, is_unique=bool(job.is_unique))
 
 
 def _ended(one: Execution) -> Plan[str | None]:

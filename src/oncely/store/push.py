@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from oncely.model.outcome import Failure, Raised, Standing, Verdict, decide
+from oncely.model.outcome import Failure, Raised, Verdict, decide
 from oncely.model.push import NOT_SENT, UNACKNOWLEDGED, Previous, previous
 from oncely.model.retry import Retry
 from oncely.store.claim import Claimed, Fence, claimed_before
@@ -54,8 +54,7 @@ def fail_overdue(
 
 def _verdict(job: Claimed, retry: Retry, chance: float) -> Verdict:
     most = job.max_attempts or retry.max_attempts
-    standing = Standing(job.attempt, most, job.defers, job.age_seconds)
-    return decide(Raised(_LATE), standing, retry, chance)
+    return decide(Raised(_LATE), job.standing(most), retry, chance)
 
 
 def _microseconds(seconds: float) -> int:

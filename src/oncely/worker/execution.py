@@ -12,7 +12,7 @@ import msgspec
 
 from oncely.flow.context import Context
 from oncely.flow.execute import execute
-from oncely.model.outcome import Deferred, Ending, Failure, Standing, decide
+from oncely.model.outcome import Ending, Failure, Unhandled, decide
 from oncely.model.retry import Retry
 from oncely.store import deliver
 from oncely.store.claim import Claimed
@@ -49,7 +49,7 @@ class Execution:
     def run(self, threads: Executor) -> Coroutine[Any, Any, Ending]:
         """Call the handler; a `def` runs in one of the threads."""
         if self.handler is None:
-            return _deferred(self.claimed.kind)
+            return _unhandled(self.claimed.kind)
         return execute(
             self.handler,
             self.claimed,
@@ -62,20 +62,18 @@ class Execution:
 
     def settlement(self, ending: Ending) -> Settlement:
         claimed = self.claimed
-        standing = Standing(
-            claimed.attempt, self.context.max_attempts, claimed.defers, claimed.age_seconds
-        )
+        standing = claimed.standing(self.context.max_attempts)
         verdict = decide(ending, standing, self._retry, random.random())
         return deliver.settlement(claimed, verdict)
 
 
-async def _deferred(kind: str) -> Ending:
+async def _unhandled(kind: str) -> Ending:
     failure = Failure(
         "NoHandler",
         f"this worker has no handler for kind {kind!r}: import the module that has it, or give "
         "such jobs a queue of their own",
     )
-    return Deferred(_NO_HANDLER_SECONDS, failure)
+    return Unhandled(_NO_HANDLER_SECONDS, failure)
 
 
 def _retry_of_queue(claimed: Claimed) -> Retry:

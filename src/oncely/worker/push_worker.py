@@ -17,7 +17,7 @@ from oncely.flow.push import DEFAULT_SECONDS, push
 from oncely.flow.push_target import Resolve, parse
 from oncely.flow.push_wire import Wire
 from oncely.model.errors import OncelyError
-from oncely.model.outcome import Deferred, Ending, Failure, Raised, Returned
+from oncely.model.outcome import Deferred, Ending, Failure, Returned, StoreFailed
 from oncely.model.push import ACK_SECONDS, NOT_SENT, UNANSWERED, Previous, is_healthy
 from oncely.model.push_breaker import Breaker
 from oncely.model.retry import Retry
@@ -128,7 +128,7 @@ class PushWorker(Worker):
         try:
             before = await self._past.of(context.job_id)
         except OncelyError as error:
-            return Raised(Failure(NOT_SENT, f"the store did not answer: {error}"))
+            return StoreFailed(Failure(NOT_SENT, f"the store did not answer: {error}"))
         accepts = self._target.mode == "ack"
         limit = DEFAULT_SECONDS if accepts else inf
         ending = await push(self._wire, self._target.secrets, context, payload, before, limit)
@@ -145,7 +145,7 @@ class PushWorker(Worker):
             try:
                 await self._accept(context)
             except OncelyError as error:
-                return Raised(Failure(UNANSWERED, f"accepted, but not on record: {error}"))
+                return StoreFailed(Failure(UNANSWERED, f"accepted, but not on record: {error}"))
         return ending
 
     async def _accept(self, context: Context) -> None:

@@ -46,7 +46,7 @@ took as (
         where level.priority is not null
         limit :limit
     ))
-    returning id, priority, due_at, attempts, crashes, defers
+    returning id, priority, due_at, attempts, crashes, defers, hand_backs
 ),
 -- Read once: a subquery could be read once per job, and each would get a lease of its own.
 clock as materialized (select clock_timestamp() as now),
@@ -60,9 +60,12 @@ held as (
 )
 select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.group_key, j.payload::text, t.attempts,
     t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
-    date_part('epoch', h.claimed_at - j.created_at), q.retry::text, q.timeout_seconds,
+    case when t.defers > 0 then coalesce(date_part('epoch', h.claimed_at - (
+        select e.first_deferred_at from oncely.execution e
+        where e.job_id = t.id order by e.epoch desc limit 1
+    )), 0) else 0 end, q.retry::text, q.timeout_seconds,
     date_part('epoch', h.claimed_at - t.due_at),
-    j.unique_key is not null, j.priority, j.traceparent
+    j.unique_key is not null, j.priority, j.traceparent, t.hand_backs
 -- In order before the wide rows are made, which would cost more to sort.
 from (select * from took order by priority desc, due_at, id) t
 join held h on not :apart or t.id = h.first

@@ -58,7 +58,7 @@ took as (
         ) due
         limit (select jobs from room)
     ))
-    returning id, lane, due_at, attempts, crashes, defers
+    returning id, lane, due_at, attempts, crashes, defers, hand_backs
 ),
 ranked as (
     select t.*, row_number() over (order by t.label, t.due_at, t.id) as n
@@ -74,7 +74,8 @@ lease as materialized (
     select nextval('oncely.lease_epoch_seq') as epoch, min(r.label) as label, c.now,
         count(*) filter (where r.n <= :started) as started,
         array_agg(r.id) as ids, array_agg(r.due_at) as due_ats, array_agg(r.attempts) as attempts,
-        array_agg(r.crashes) as crashes, array_agg(r.defers) as defers
+        array_agg(r.crashes) as crashes, array_agg(r.defers) as defers,
+        array_agg(r.hand_backs) as hand_backs
     from ranked r, (select clock_timestamp() as now offset 0) c
     group by r.label, c.now, case when :apart then r.id end
 ),
@@ -89,14 +90,18 @@ held as (
 )
 select t.id::text, t.epoch, cast(:nonce as bigint), j.kind, j.queue, j.group_key, j.payload::text,
     t.attempts, t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
-    date_part('epoch', t.now - j.created_at), q.retry::text, q.timeout_seconds,
+    case when t.defers > 0 then coalesce(date_part('epoch', t.now - (
+        select e.first_deferred_at from oncely.execution e
+        where e.job_id = t.id order by e.epoch desc limit 1
+    )), 0) else 0 end, q.retry::text, q.timeout_seconds,
     date_part('epoch', t.now - t.due_at),
-    j.unique_key is not null, j.priority, j.traceparent
+    j.unique_key is not null, j.priority, j.traceparent, t.hand_backs
 -- In order before the wide rows are made, which would cost more to sort.
 from (
     select l.epoch, l.now, m.*
-    from lease l cross join lateral unnest(l.ids, l.due_ats, l.attempts, l.crashes, l.defers)
-        with ordinality m (id, due_at, attempts, crashes, defers, place)
+    from lease l cross join lateral unnest(
+        l.ids, l.due_ats, l.attempts, l.crashes, l.defers, l.hand_backs
+    ) with ordinality m (id, due_at, attempts, crashes, defers, hand_backs, place)
     order by l.epoch, m.place
 ) t
 -- One by one, whatever was the size of the table when this was planned.

@@ -1,8 +1,8 @@
 select j.id::text, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload::text, s.attempts,
     s.crashes, s.defers, j.max_attempts, j.timeout_seconds,
-    date_part('epoch', l.claimed_at - j.created_at), q.retry::text, q.timeout_seconds,
+    coalesce(date_part('epoch', l.claimed_at - s.first_deferred_at), 0), q.retry::text, q.timeout_seconds,
     date_part('epoch', l.claimed_at - s.due_at),
-    j.unique_key is not null, j.priority, j.traceparent
+    j.unique_key is not null, j.priority, j.traceparent, s.hand_backs
 from oncely.lease l cross join unnest(l.ids) with ordinality m (id, n)
 -- One by one, whatever was the size of the tables when this was planned.
 cross join lateral (select * from oncely.job k where k.id = m.id offset 0) j

@@ -16,7 +16,8 @@ member as materialized (
             select from oncely.effect e where e.job_id = m.id and e.epoch = d.epoch offset 0
         ) as tried,
         j.queue, j.priority, j.kind, j.unique_key, j.group_key, clock_timestamp() as now,
-        s.due_at, s.attempts, s.crashes + 1 as crashes, s.defers
+        s.due_at, s.attempts, s.crashes + 1 as crashes, s.defers,
+        s.first_deferred_at, s.hand_backs
     from dead d cross join unnest(d.ids) with ordinality m (id, n)
     -- One by one, here and below, whatever was the size of the tables when this was planned.
     cross join lateral (select * from oncely.job k where k.id = m.id offset 0) j
@@ -31,17 +32,19 @@ poisoned as (
 crashed as (
     insert into oncely.execution (
         job_id, epoch, nonce, outcome, attempt, worker, started_at, ended_at, due_at, attempts,
-        crashes, defers, error
+        crashes, defers, first_deferred_at, hand_backs, error
     )
     select id, epoch, nonce, 'crashed', attempts + 1, worker, claimed_at, now, due_at, attempts,
-        crashes, defers, cast(cast(:crash as text) as json)
+        crashes, defers, first_deferred_at, hand_backs, cast(cast(:crash as text) as json)
     from member where tried and crashes < :crash_limit
 ),
 waiting as (
-    insert into oncely.ready (queue, priority, lane, due_at, id, attempts, crashes, defers)
+    insert into oncely.ready (
+        queue, priority, lane, due_at, id, attempts, crashes, defers, hand_backs
+    )
     select queue, priority, case when group_key is null then '' else 'later' end,
         due_at, id, attempts,
-        case when tried then crashes else crashes - 1 end, defers
+        case when tried then crashes else crashes - 1 end, defers, hand_backs
     from member where not tried or crashes < :crash_limit
     returning queue
 ),

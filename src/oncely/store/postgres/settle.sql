@@ -3,8 +3,8 @@
 with input as materialized (
     select * from json_to_recordset(cast(cast(:doc as text) as json)) as d (
         id uuid, epoch bigint, nonce bigint, state text, outcome text, attempt smallint,
-        attempts smallint, crashes smallint, defers smallint, delay_us bigint, result text,
-        error text
+        attempts smallint, crashes smallint, defers smallint, hand_backs smallint, delay_us bigint,
+        result text, error text
     )
 ),
 lock as materialized (
@@ -49,24 +49,33 @@ ended as (
 back as (
     insert into oncely.execution (
         job_id, epoch, outcome, attempt, worker, started_at, ended_at, due_at, attempts, crashes,
-        defers, error
+        defers, hand_backs, error, first_deferred_at
     )
     select id, epoch, outcome, attempt, worker, claimed_at, now,
-        now + delay_us * interval '1 microsecond', attempts, crashes, defers, error::json
-    from held where state is null and outcome is not null
-    returning job_id, due_at, attempts, crashes, defers
+        now + delay_us * interval '1 microsecond', attempts, crashes, defers, hand_backs,
+        error::json,
+        -- The first defer in a row is this one, or the last delivery knows when it was.
+        case when h.defers > 0 then coalesce((
+            select e.first_deferred_at from oncely.execution e
+            where e.job_id = h.id order by e.epoch desc limit 1
+        ), now) end
+    from held h where state is null and outcome is not null
+    returning job_id, due_at, attempts, crashes, defers, hand_backs
 ),
 untried as (
     -- handed back as it was: neither state nor outcome
-    select h.id, s.due_at, h.attempts, h.crashes, h.defers
+    select h.id, s.due_at, h.attempts, h.crashes, h.defers, h.hand_backs
     from held h
     -- One by one, here and below, whatever was the size of the table when this was planned.
     cross join lateral (select t.due_at from oncely.standing t where t.job_id = h.id offset 0) s
     where h.state is null and h.outcome is null
 ),
 waiting as (
-    insert into oncely.ready (queue, priority, lane, due_at, id, attempts, crashes, defers)
-    select j.queue, j.priority, case when j.group_key is null then '' else 'later' end, b.due_at, j.id, b.attempts, b.crashes, b.defers
+    insert into oncely.ready (
+        queue, priority, lane, due_at, id, attempts, crashes, defers, hand_backs
+    )
+    select j.queue, j.priority, case when j.group_key is null then '' else 'later' end, b.due_at,
+        j.id, b.attempts, b.crashes, b.defers, b.hand_backs
     from (select * from back union all select * from untried) b
     cross join lateral (select * from oncely.job k where k.id = b.job_id offset 0) j
     returning queue, due_at

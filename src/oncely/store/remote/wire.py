@@ -99,6 +99,7 @@ class EndSent(Asked, frozen=True):
     attempts: Small = 0
     crashes: Small = 0
     defers: Small = 0
+    hand_backs: Small = 0
     delay_seconds: Annotated[float, Meta(ge=0, le=DELAY_LIMIT_SECONDS)] = 0.0
     result: Any = None
     error: FailureSent | None = None

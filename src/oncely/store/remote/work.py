@@ -97,6 +97,7 @@ def _end(one: Settlement) -> wire.EndSent:
         attempts=one.attempts,
         crashes=one.crashes,
         defers=one.defers,
+        hand_backs=one.hand_backs,
         delay_seconds=one.delay_us / 1_000_000,
         result=None if one.result is None else msgspec.Raw(one.result.encode()),
         error=None if error is None else msgspec.json.decode(error, type=wire.FailureSent),

@@ -38,13 +38,16 @@ where (queue, priority, lane, due_at, id) in (
     where l.epoch = last_insert_rowid() and l.nonce = :nonce and changes() > 0
 );
 
-select j.id, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload, s.attempts, s.crashes, s.defers,
-    j.max_attempts, j.timeout_seconds, (l.claimed_at - j.created_at) / 1e6, q.retry,
-    q.timeout_seconds, (l.claimed_at - s.due_at) / 1e6,
-    j.unique_key is not null, j.priority, j.traceparent
+select j.id, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload, coalesce(x.attempts, 0),
+    coalesce(x.crashes, 0), coalesce(x.defers, 0),
+    j.max_attempts, j.timeout_seconds, coalesce((l.claimed_at - x.first_deferred_at) / 1e6, 0.0), q.retry,
+    q.timeout_seconds, (l.claimed_at - coalesce(x.due_at, j.due_at)) / 1e6,
+    j.unique_key is not null, j.priority, j.traceparent, coalesce(x.hand_backs, 0)
 from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_job j on j.id = m.value
-cross join oncely_standing s on s.job_id = m.value
+left join oncely_execution x on x.job_id = m.value and x.epoch = (
+    select max(e.epoch) from oncely_execution e where e.job_id = m.value
+)
 left join oncely_queue q on q.name = j.queue
 where l.epoch = last_insert_rowid() and l.nonce = :nonce and changes() > 0
 order by m.key

@@ -1,7 +1,7 @@
 select j.id, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload, s.attempts, s.crashes, s.defers,
-    j.max_attempts, j.timeout_seconds, (l.claimed_at - j.created_at) / 1e6, q.retry,
+    j.max_attempts, j.timeout_seconds, coalesce((l.claimed_at - s.first_deferred_at) / 1e6, 0.0), q.retry,
     q.timeout_seconds, (l.claimed_at - s.due_at) / 1e6,
-    j.unique_key is not null, j.priority, j.traceparent
+    j.unique_key is not null, j.priority, j.traceparent, s.hand_backs
 from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_job j on j.id = m.value
 cross join oncely_standing s on s.job_id = m.value

@@ -59,10 +59,10 @@ where (kind, key, job_id) in (
 
 insert into oncely_execution (
     job_id, epoch, nonce, outcome, attempt, worker, started_at, ended_at, due_at, attempts,
-    crashes, defers, error
+    crashes, defers, first_deferred_at, hand_backs, error
 )
 select m.value, l.epoch, l.nonce, 'crashed', s.attempts + 1, l.worker, l.claimed_at, c.now, s.due_at,
-    s.attempts, s.crashes + 1, s.defers, :crash
+    s.attempts, s.crashes + 1, s.defers, s.first_deferred_at, s.hand_backs, :crash
 from oncely_clock c cross join oncely_lease l cross join json_each(l.ids) m
 cross join oncely_standing s on s.job_id = m.value
 where l.expires_at = 0 and m.key < l.started

@@ -47,14 +47,19 @@ where (kind, key, job_id) in (
 
 insert into oncely_execution (
     job_id, epoch, outcome, attempt, worker, started_at, ended_at, due_at, attempts, crashes,
-    defers, error
+    defers, hand_backs, error, first_deferred_at
 )
 select
     json_extract(d.value, '$.id'), h.epoch, json_extract(d.value, '$.outcome'),
     json_extract(d.value, '$.attempt'), h.worker, h.claimed_at, c.now,
     c.now + json_extract(d.value, '$.delay_us'), json_extract(d.value, '$.attempts'),
     json_extract(d.value, '$.crashes'), json_extract(d.value, '$.defers'),
-    json_extract(d.value, '$.error')
+    json_extract(d.value, '$.hand_backs'), json_extract(d.value, '$.error'),
+    -- The first defer in a row is this one, or the last delivery knows when it was.
+    case when json_extract(d.value, '$.defers') > 0 then coalesce((
+        select e.first_deferred_at from oncely_execution e
+        where e.job_id = json_extract(d.value, '$.id') order by e.epoch desc limit 1
+    ), c.now) end
 from oncely_clock c cross join json_each(:doc) d
 cross join oncely_lease h on h.epoch = json_extract(d.value, '$.epoch')
 where json_extract(d.value, '$.state') is null and json_extract(d.value, '$.outcome') is not null

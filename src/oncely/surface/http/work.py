@@ -25,7 +25,6 @@ from oncely.model.outcome import (
     Failure,
     Raised,
     Returned,
-    Standing,
     decide,
     kept_text,
 )
@@ -184,8 +183,7 @@ async def _end(call: Call[Any, None], verb: Verb, ending: Ending) -> Answer:
     def made(job: Claimed) -> Settlement:
         retry = _retry(job)
         most = job.max_attempts or retry.max_attempts
-        standing = Standing(job.attempt, most, job.defers, job.age_seconds)
-        return settlement(job, decide(ending, standing, retry, random.random()))
+        return settlement(job, decide(ending, job.standing(most), retry, random.random()))
 
     settled = await ask(call, lambda _: executions.end(one, verb, made))
     job = await call.app.aget(one.job_id)

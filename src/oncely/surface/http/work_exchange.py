@@ -132,6 +132,7 @@ def _settlement(sent: EndSent) -> Settlement:
         attempts=sent.attempts,
         crashes=sent.crashes,
         defers=sent.defers,
+        hand_backs=sent.hand_backs,
         delay_us=round(sent.delay_seconds * 1_000_000),
         result=payload.encode(sent.result, max_bytes=MAX_RESULT_BYTES) if completed else None,
         error=None if sent.error is None else _kept(sent.error),

@@ -70,6 +70,17 @@ def test_several_jobs_of_one_claim_are_settled_one_by_one(client: Client, app: O
     assert left["payload"] == 3
 
 
+def test_defers_are_bounded_from_the_first_of_them_not_by_the_age_of_the_job(
+    client: Client, app: Oncely
+) -> None:
+    app.enqueue("k", delay=15 * 86_400)
+    let_days_pass(app, 15)
+    for days, left in ((13, "scheduled"), (2, "scheduled"), (0, "failed")):
+        [job] = claim(client)
+        assert say(client, "defer", job, retryAfter=60).json()["state"] == left
+        let_days_pass(app, days)
+
+
 @pytest.mark.parametrize(
     ("verb", "fields"),
     [("ack", {"result": 1}), ("nack", {"reason": "x"}), ("defer", {"retryAfter": 5})],
