@@ -53,6 +53,8 @@ AHEAD = "tests/engine/test_ahead.py::"
 DEATHS = "tests/crash/test_ahead.py::"
 LOST_ANSWERS = "tests/crash/test_lost_answers.py::"
 STOPS = "tests/crash/test_server_stops_under_workers.py::"
+STORE_FAILURES = "tests/engine/test_store_failures.py::"
+DEFERS = "tests/engine/test_defers.py::"
 PLAIN_PATH = f"{WORKER}test_what_the_handler_returns_is_kept_as_the_result"
 
 SQLITE_EPOCHS = "where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)"
@@ -608,6 +610,30 @@ BUGS: tuple[Bug, ...] = (
             f"{WORKER}test_a_worker_whose_task_is_cancelled_hands_its_jobs_back",
             f"{STOPS}test_a_job_that_its_worker_let_go_while_the_server_was_down_is_run_again",
         ),
+    ),
+    Bug(
+        "a failure of the store uses up an attempt",
+        (Edit("flow/execute.py", "if context.is_store_error(error):", "if False:"),),
+        (
+            f"{STORE_FAILURES}test_a_job_is_handed_back_when_the_store_fails",
+            f"{STORE_FAILURES}test_a_transaction_whose_connection_is_lost_uses_up_no_attempt",
+        ),
+    ),
+    Bug(
+        "a transaction is begun on a connection that the server closed",
+        (
+            Edit(
+                "store/postgres/transaction.py",
+                "if not isinstance(error, psycopg.OperationalError):",
+                "if True:",
+            ),
+        ),
+        (f"{STORE_FAILURES}test_idle_connections_that_the_server_closed_use_up_no_attempt",),
+    ),
+    Bug(
+        "want of a handler forgives crashes",
+        (Edit("model/outcome.py", "                crashes=standing.crashes,\n", ""),),
+        (f"{DEFERS}test_want_of_a_handler_keeps_the_count_of_crashes",),
     ),
     Bug(
         "a worker does not wait for a store that is down",

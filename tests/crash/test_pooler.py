@@ -224,6 +224,45 @@ def test_nothing_is_left_in_a_session(pooled: Pooled) -> None:
         assert not any(left.values()), left
 
 
+def test_a_serializable_default_is_not_ours(pooled: Pooled) -> None:
+    """A statement by itself would run under that default, and two of them at once could fail."""
+    database = urlsplit(pooled.direct_url).path.strip("/")
+    with Oncely(pooled.direct_url) as app:
+        app.migrate()
+    with psycopg.connect(pooled.direct_url, autocommit=True) as server:
+        default = "default_transaction_isolation = serializable"
+        server.execute(f'alter database "{database}" set {default}')
+        # PgBouncer may keep sessions that began before.
+        server.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+        server.execute(
+            """
+            create table public.seen (isolation text);
+            create function public.see() returns trigger language plpgsql as $$
+            begin
+                insert into public.seen values (current_setting('transaction_isolation'));
+                return null;
+            end $$;
+            create trigger see after insert on oncely.job
+                for each statement execute function public.see();
+            create trigger see after insert on oncely.lease
+                for each statement execute function public.see();
+            create trigger see after insert on oncely.outcome
+                for each statement execute function public.see();
+            """
+        )
+        with Oncely(pooled.url) as app:
+            app.job("k")(lambda ctx: None)
+            app.enqueue("k", unique_key="one")
+            app.enqueue_many([NewJob("k"), NewJob("k")])
+            assert app.drain() == 3
+        assert set(server.execute("select isolation from public.seen").fetchall()) == {
+            ("read committed",)
+        }
+
+
 def test_a_direct_connection_keeps_things(postgres_url: str) -> None:
     """So that the test before means something: here the same look finds what is left."""
     with Oncely(postgres_url) as app:

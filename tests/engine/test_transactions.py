@@ -536,17 +536,17 @@ def test_a_lost_answer_to_the_commit_is_settled_by_reading(
     went_on = []
 
     def body(ctx: Context, tx: Any) -> Any:
-        if ctx.attempt == 1:
+        if stage.runs == 1:
             proxy.arm(Fault("COMMIT", when))
-        return write(tx, f"by attempt {ctx.attempt}")
+        return write(tx, f"by run {stage.runs}")
 
-    stage.handler(body, after=lambda ctx: went_on.append(ctx.attempt))
+    stage.handler(body, after=lambda ctx: went_on.append(stage.runs))
     job = stage.run()
     assert proxy.pending == 0
-    assert job.state == "completed"
-    # The worker commits too, and it may be that one which was cut: then the first attempt stands.
+    assert (job.state, job.attempt) == ("completed", 1)
+    # The worker commits too, and it may be that one which was cut: then the first run stands.
     assert went_on in ([[1]] if when == "after" else [[1], [2]])
-    assert stage.written == [f"by attempt {went_on[0]}"]
+    assert stage.written == [f"by run {went_on[0]}"]
     assert all(isinstance(error, StoreUnavailable) for error in stage.errors)
 
 

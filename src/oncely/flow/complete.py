@@ -40,6 +40,8 @@ class Completion:
         self.begun = False
         self.confirmed = False
         """Its commit was answered, so nobody has to ask."""
+        self.store_error: BaseException | None = None
+        """The error with which the store ended the transaction: not the handler's fault."""
 
     def complete(self, result: Any, tx: Any) -> None:
         settlement = self._settlement(result)
@@ -73,6 +75,7 @@ class Completion:
         self._refuse_second()
         if self.begun and self._arrived():
             raise InvalidInput(_TWICE)
+        tx: Any = None
         try:
             with self._span(), self._engine.transactions.sync() as tx, self._inside(tx):
                 yield tx
@@ -81,6 +84,9 @@ class Completion:
         except CommitLost:
             if not self._arrived():
                 raise
+        except Exception:
+            self.store_error = getattr(tx, "store_error", None)
+            raise
         self.confirmed = True
 
     @asynccontextmanager
@@ -88,6 +94,7 @@ class Completion:
         self._refuse_second()
         if self.begun and await aside(self._store_threads, self._arrived):
             raise InvalidInput(_TWICE)
+        tx: Any = None
         try:
             with self._span():
                 async with self._engine.transactions.on_loop() as tx:
@@ -98,6 +105,9 @@ class Completion:
         except CommitLost:
             if not await aside(self._store_threads, self._arrived):
                 raise
+        except Exception:
+            self.store_error = getattr(tx, "store_error", None)
+            raise
         self.confirmed = True
 
     def _end_with(self, tx: Any) -> bool:

@@ -22,7 +22,7 @@ from oncely.flow.writes import Writes
 from oncely.model import payload
 from oncely.model.effect import OnDoubt
 from oncely.model.effect_options import Fence, NotDoneRule, Step, key_name
-from oncely.model.errors import InvalidInput
+from oncely.model.errors import InvalidInput, StoreUnavailable
 from oncely.model.job import NewJob, Options, Receipt
 from oncely.model.keys import join
 from oncely.store.claim import Claimed
@@ -136,6 +136,12 @@ class Context:
     def may_be_completed(self) -> bool:
         """Whether the handler may have completed its job itself."""
         return self._has_completion and self.completion.begun
+
+    def is_store_error(self, error: BaseException) -> bool:
+        """Whether the store failed under one of the verbs, so that the handler is not to blame."""
+        if isinstance(error, StoreUnavailable):
+            return True
+        return self._has_completion and self.completion.store_error is error
 
     @once
     def _children(self) -> Counter[tuple[str, str | None]]:

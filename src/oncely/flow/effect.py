@@ -96,7 +96,14 @@ class EffectDoing(Doing):
         """What earlier executions of the job have on record, if this one is new to it."""
 
     def begin(self) -> Steps[Entry | None]:
-        answer: Begun = yield Put(self._writes.begin, self._effect)
+        """Together with others; if the store is gone for a moment, by itself."""
+        answer: Begun
+        try:
+            answer = yield Put(self._writes.begin, self._effect)
+        except StoreUnavailable:
+            [answer] = yield Ask(
+                lambda _: effects.begin_all([self._effect], again=True), "write", patient=True
+            )
         if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, Written):
@@ -115,7 +122,7 @@ class EffectDoing(Doing):
             self._effect = msgspec.structs.replace(self._effect, name=entry.old_name)
 
     def retake(self) -> Steps[Entry | None]:
-        entry: Entry | None = yield Ask(lambda _: effects.retake(self._effect))
+        entry: Entry | None = yield Ask(lambda _: effects.retake(self._effect), patient=True)
         return entry
 
     def evidence(self, source: Source, result: str | None) -> Ask:

@@ -90,6 +90,8 @@ async def _run(
         else:
             value = await _chain(handler, arguments, middleware, threads)(context)
     except Exception as error:
+        if context.is_store_error(error):
+            return StoreFailed(_failure(error))
         expired = limit is not None and limit.expired()
         told = f"no end within {timeout_seconds} seconds" if expired else ""
         ending = _ended_by(error, told, handler.retry)

@@ -207,20 +207,26 @@ def _handed_back(failure: Failure, standing: Standing, retry: Retry, chance: flo
         return msgspec.structs.replace(verdict, hand_backs=standing.hand_backs)
     return Back(
         "released",
-        _HAND_BACK.delay_seconds(hand_backs, chance),
+        # At once for the first time: who can settle this has reached the store again.
+        _HAND_BACK.delay_seconds(hand_backs, chance) if hand_backs > 1 else 0.0,
         attempts=standing.attempt - 1,
         defers=standing.defers,
-        failure=failure,
+        failure=Failure(
+            failure.type,
+            f"handed back with no attempt used, for the store failed: {failure.message}",
+            failure.traceback,
+        ),
         crashes=standing.crashes,
         hand_backs=hand_backs,
     )
 
 
 def _too_often(failure: Failure, standing: Standing) -> Failure:
+    days = standing.deferred_seconds / 86_400
     return Failure(
         failure.type,
-        f"deferred {standing.defers} times over {standing.deferred_seconds / 86_400:.1f} days, which is "
-        f"the limit; the last time: {failure.message}",
+        f"deferred {standing.defers} times over {days:.1f} days, which is the limit; the last "
+        f"time: {failure.message}",
         failure.traceback,
     )
 

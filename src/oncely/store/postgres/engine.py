@@ -17,7 +17,7 @@ from oncely.store.listen import Ear, Listener, Tell
 from oncely.store.plan import Plan, Quick, Row, Statement, Together, Wired, run
 from oncely.store.postgres.listen import PostgresSource
 from oncely.store.postgres.tidy import Tidy
-from oncely.store.postgres.transaction import PostgresTransactions
+from oncely.store.postgres.transaction import RETRYABLE, PostgresTransactions
 from oncely.store.sql import QUEUE, Library, Part
 from oncely.store.store_id import StoreId, read_store_id
 from oncely.store.url import EXPECTED
@@ -37,13 +37,14 @@ _TRIES: Final = 5
 _IDLE_LIMIT: Final = 8
 _WHOLE_SECONDS: Final = 1.0
 _CLOCK_WARNING_SECONDS: Final = 2.0
-_RETRYABLE: Final = ("40001", "40P01")
 _READ_ONLY: Final = "25006"
 _MISSING: Final = ("42P01", "3F000")
 # Our statements seek by key; with small or stale statistics the planner would rather read a table.
 _SETTINGS: Final = (
     "set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; "
     "set plan_cache_mode = force_generic_plan; "
+    # A lock must be followed by a look that sees behind it, whatever the default of the role.
+    "set default_transaction_isolation = 'read committed'; "
     # A worker that stalls in the middle of a claim must not hold the limits of a queue for ever.
     "set idle_in_transaction_session_timeout = 30000"
 )
@@ -110,7 +111,7 @@ class PostgresEngine:
                 if lost and not again and remaining:
                     again = True
                     continue
-                if error.sqlstate in _RETRYABLE and remaining:
+                if error.sqlstate in RETRYABLE and remaining:
                     continue
                 raise self._trouble(error) from error
             finally:
@@ -143,7 +144,7 @@ class PostgresEngine:
         def ask(statement: Statement) -> list[Row]:
             return self._ask(connection, statement)
 
-        if access != "transaction":
+        if access != "transaction" and not connection.needs_begin:
             return run(plan, ask, first)
         with connection.transaction():
             return run(plan, ask, first)
@@ -151,7 +152,7 @@ class PostgresEngine:
     def _ask_whole(self, connection: WireConnection, statement: Statement) -> list[Row] | None:
         """One message instead of three, where nothing is in the way. If something was, the next
         calls are likely to meet it too."""
-        if not isinstance(statement, Quick):
+        if not isinstance(statement, Quick) or connection.needs_begin:
             return None
         after = self._whole_after.get(statement.name)
         if after is not None and time.monotonic() < after:
@@ -219,6 +220,8 @@ class PostgresEngine:
         if self._pooled(connection):
             # The next transaction may run in another session, so nothing may stay in this one.
             connection.prepare_threshold = None
+            default = _setting(connection, "default_transaction_isolation")
+            connection.needs_begin = default != "read committed"
         else:
             connection.prepare_threshold = 2
             connection.execute(_SETTINGS)

@@ -20,6 +20,9 @@ from oncely.model.errors import InvalidInput
 from oncely.store.postgres.wire import pipeline_results
 from oncely.store.sql import Prepared
 
+_BEGIN: Final = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+"""Whatever the default of the role: jobs share their leases, and under a stricter one the end of
+each of them would undo the others. A handler that wants more says so in its first statement."""
 _POINT: Final = b"savepoint oncely_last"
 _BACK: Final = b"rollback to savepoint oncely_last"
 _FORGET: Final = b"deallocate all"
@@ -38,6 +41,8 @@ class _Ends:
     """Its commit was answered."""
     may_be_ended = False
     """Its commit was sent."""
+    store_error: BaseException | None = None
+    """What it ended with, if that was not the handler's fault."""
     name: bytes | None = None
     """What the last statement was prepared as: such that no session of another client has it."""
     keeps_names = True
@@ -57,8 +62,9 @@ class JobConnection(psycopg.Connection[Any], _Ends):
 
     def begin(self) -> None:
         self.is_ended = self.may_be_ended = False
+        self.store_error = None
         with self.lock:
-            self.wait(self._exec_command(b"BEGIN"))
+            self.wait(self._exec_command(_BEGIN))
 
     def end(self) -> None:
         self.may_be_ended = True
@@ -91,8 +97,9 @@ class AsyncJobConnection(psycopg.AsyncConnection[Any], _Ends):
 
     async def begin(self) -> None:
         self.is_ended = self.may_be_ended = False
+        self.store_error = None
         async with self.lock:
-            await self.wait(self._exec_command(b"BEGIN"))
+            await self.wait(self._exec_command(_BEGIN))
 
     async def end(self) -> None:
         self.may_be_ended = True

@@ -1,4 +1,4 @@
-"""Transactions for the handlers of jobs, on connections that are left as the server sets them."""
+"""Transactions for the handlers of jobs, on connections with the settings of the server."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ try:
 except ImportError:
     pass  # said when the engine is made
 
+RETRYABLE: Final = ("40001", "40P01")
+"""A serialization failure and a deadlock: nothing was written, and it may be repeated."""
 _IDLE_LIMIT: Final = 64
 """As many as handlers run at once: to connect takes longer than most transactions."""
 _OPTIONS: Final[dict[str, Any]] = {
@@ -40,14 +42,9 @@ class PostgresTransactions:
 
     @contextmanager
     def sync(self) -> Iterator[Any]:
-        connection = self._take(self._idle)
-        if connection is None:
-            with _unreachable():
-                connection = _handler().JobConnection.connect(self._url, **_OPTIONS)
-                connection.meet()
+        connection = self._begin()
         try:
-            with _store_trouble(connection):
-                connection.begin()
+            with _store_failed(connection):
                 try:
                     yield connection
                     if not connection.is_ended:
@@ -63,14 +60,9 @@ class PostgresTransactions:
 
     @asynccontextmanager
     async def on_loop(self) -> AsyncIterator[Any]:
-        connection = self._take(idle := self._idle_of_loop())
-        if connection is None:
-            with _unreachable():
-                connection = await _handler().AsyncJobConnection.connect(self._url, **_OPTIONS)
-                await connection.meet()
+        connection = await self._begin_on_loop(idle := self._idle_of_loop())
         try:
-            with _store_trouble(connection):
-                await connection.begin()
+            with _store_failed(connection):
                 try:
                     yield connection
                     if not connection.is_ended:
@@ -83,6 +75,48 @@ class PostgresTransactions:
         finally:
             if self._closed or connection.broken or not self._keep(idle, connection):
                 await connection.close()
+
+    def _begin(self) -> Any:
+        """On an idle connection if one is left. The server may have closed it, which shows only
+        when it is used: then nothing was begun, and the next one is tried."""
+        while (connection := self._take(self._idle)) is not None:
+            try:
+                connection.begin()
+            except BaseException as error:
+                connection.close()
+                if not isinstance(error, psycopg.OperationalError):
+                    raise
+            else:
+                return connection
+        with _unreachable():
+            connection = _handler().JobConnection.connect(self._url, **_OPTIONS)
+            try:
+                connection.meet()
+                connection.begin()
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    async def _begin_on_loop(self, idle: list[Any]) -> Any:
+        while (connection := self._take(idle)) is not None:
+            try:
+                await connection.begin()
+            except BaseException as error:
+                await connection.close()
+                if not isinstance(error, psycopg.OperationalError):
+                    raise
+            else:
+                return connection
+        with _unreachable():
+            connection = await _handler().AsyncJobConnection.connect(self._url, **_OPTIONS)
+            try:
+                await connection.meet()
+                await connection.begin()
+            except BaseException:
+                await connection.close()
+                raise
+            return connection
 
     def end_with(self, tx: Any, library: Library, last: Statement) -> bool:
         ended: bool = tx.end_with(*_text_of(library, last))
@@ -163,9 +197,11 @@ def _unreachable() -> Iterator[None]:
 
 
 @contextmanager
-def _store_trouble(connection: Any) -> Iterator[None]:
-    """The connection broke after the last statement: the commit may have arrived or not. A server
-    that cannot be written is no primary any more, and the connection is not kept."""
+def _store_failed(connection: Any) -> Iterator[None]:
+    """If the connection broke after the last statement, the commit may have arrived or not. If it
+    broke before that, or the server wants the transaction repeated, the handler is not to blame:
+    its error stays as it is, and the connection remembers it. A server that cannot be written is no
+    primary any more, and the connection is not kept."""
     try:
         yield
     except psycopg.errors.ReadOnlySqlTransaction as error:
@@ -174,6 +210,8 @@ def _store_trouble(connection: Any) -> Iterator[None]:
     except psycopg.Error as error:
         if connection.may_be_ended and connection.broken:
             raise CommitLost(str(error)) from error
+        if connection.broken or error.sqlstate in RETRYABLE:
+            connection.store_error = error
         raise
 
 

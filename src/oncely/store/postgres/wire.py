@@ -33,6 +33,9 @@ _SEVERITY: Final = pq.DiagnosticField.SEVERITY_NONLOCALIZED
 
 
 class WireConnection(psycopg.Connection[Row]):
+    needs_begin = False
+    """A statement by itself would run under another isolation than ours."""
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._known: set[str] = set()

@@ -20,11 +20,13 @@ from oncely import (
     Oncely,
     Retry,
     Step,
+    StoreUnavailable,
 )
+from oncely.model.outcome import HAND_BACK_LIMIT
 from oncely.store.remote import listen
 from oncely.store.remote.listen import RemoteSource
 from oncely.store.remote.server import Server
-from tests.engine.steps import found, sql
+from tests.engine.steps import found, let_days_pass, sql
 from tests.surface.http.calls.test_work import is_listened_for
 from tests.surface.http.server import Client, in_thread
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -70,6 +72,24 @@ def test_handlers_run_and_their_ends_are_kept(remote: Oncely, app: Oncely) -> No
     assert "no luck" in failed.error["traceback"]
     assert [found(app, job_id).state for job_id in others] == ["failed", "scheduled", "cancelled"]
     assert sql(app, "select count(*) from oncely.lease")[0][0] == 0
+
+
+def test_a_job_is_handed_back_when_the_store_fails(remote: Oncely, app: Oncely) -> None:
+    """How often that was is known to the store: in the end it counts as a failure."""
+
+    @remote.job("k", retry=Retry(max_attempts=1))
+    async def handle(ctx: Context) -> None:
+        raise StoreUnavailable("away")
+
+    job_id = remote.enqueue("k").job_id
+    assert remote.drain() == 2
+    for _ in range(HAND_BACK_LIMIT - 2):
+        let_days_pass(app, 1)
+        assert remote.drain() == 1
+        assert found(app, job_id).state == "scheduled"
+    let_days_pass(app, 1)
+    remote.drain()
+    assert found(app, job_id).state == "failed"
 
 
 def test_a_worker_reports_itself_through_the_server(remote: Oncely, app: Oncely) -> None:
