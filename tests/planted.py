@@ -55,6 +55,7 @@ LOST_ANSWERS = "tests/crash/test_lost_answers.py::"
 STOPS = "tests/crash/test_server_stops_under_workers.py::"
 STORE_FAILURES = "tests/engine/test_store_failures.py::"
 DEFERS = "tests/engine/test_defers.py::"
+FETCHED_AHEAD = "test_what_a_dead_worker_had_fetched_ahead_counts_one_crash_and_no_more"
 PLAIN_PATH = f"{WORKER}test_what_the_handler_returns_is_kept_as_the_result"
 
 SQLITE_EPOCHS = "where l.epoch in (select json_extract(x.value, '$.epoch') from json_each(:doc) x)"
@@ -634,6 +635,18 @@ BUGS: tuple[Bug, ...] = (
         "want of a handler forgives crashes",
         (Edit("model/outcome.py", "                crashes=standing.crashes,\n", ""),),
         (f"{DEFERS}test_want_of_a_handler_keeps_the_count_of_crashes",),
+    ),
+    on_postgres(
+        "what a dead worker had fetched ahead counts no crash",
+        "reclaim",
+        ("else greatest(s.crashes, 1) end", "else s.crashes end"),
+        tests=[f"{LEASES}{FETCHED_AHEAD}"],
+    ),
+    on_sqlite(
+        "what a dead worker had fetched ahead counts no crash",
+        "reclaim",
+        ("else max(s.crashes, 1) end", "else s.crashes end"),
+        tests=[f"{LEASES}{FETCHED_AHEAD}"],
     ),
     Bug(
         "a worker does not wait for a store that is down",

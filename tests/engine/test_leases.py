@@ -1,12 +1,15 @@
 """Leases: who may renew one, who may take one back, and what its holder may still say."""
 
+import secrets
+
 import msgspec
 
 from oncely import NewJob, Oncely
+from oncely.store import claim as claims
 from oncely.store import deliver
 from oncely.store.claim import Claimed
 from oncely.store.deliver import Settlement
-from tests.engine.steps import claim, claim_one, end, found, let_days_pass, retry, sql
+from tests.engine.steps import claim, claim_one, end, found, let_days_pass, retry, run_out, sql
 
 A_MINUTE = 60 / 86_400
 
@@ -134,3 +137,23 @@ def test_the_next_expiry_is_that_of_the_lease_that_runs_out_first(app: Oncely) -
     assert over <= 0
     assert len(reclaim(app)) == 1
     assert next_expiry(app) is None
+
+
+def test_what_a_dead_worker_had_fetched_ahead_counts_one_crash_and_no_more(app: Oncely) -> None:
+    """It may be what killed the worker: whoever claims it next is careful. It takes more than
+    that to make it a poison pill."""
+    app.enqueue_many(NewJob("k", n) for n in range(3))
+
+    def crashes() -> list[int]:
+        nonce = secrets.randbits(60)
+        plan = claims.claim(
+            "default", worker="w", nonce=nonce, lease_seconds=60, limit=3, started=1
+        )
+        jobs = app._engine.run(lambda _: plan, "transaction")
+        run_out(app)
+        return [job.crashes for job in jobs]
+
+    assert [crashes() for _ in range(4)] == [[0, 0, 0], [1, 1, 1], [2, 1, 1], [1, 1]]
+    failed, *others = sorted(app.jobs(), key=lambda job: job.payload)
+    assert (failed.state, failed.error["type"]) == ("failed", "PoisonPill")
+    assert [found(app, job.job_id).executions[0].outcome for job in others] == ["crashed"] * 2

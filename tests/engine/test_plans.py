@@ -60,7 +60,7 @@ PARAMS: dict[str, Any] = {
     "doc": DOC, "error": "x", "gone_us": 1,
     "id": ID, "queue": "default", "kind": None, "state": "failed", "limit": 10,
     "worker": "w", "started": 1, "pushes": False, "beyond": 2, "crash_limit": 3, "crash": "{}",
-    "poison": "{}", "nonce": 1, "epoch": 1, "lease_us": 1, "after": ID, "before": ID, "key_us": 1,
+    "poison": "{}", "held": "{}", "nonce": 1, "epoch": 1, "lease_us": 1, "after": ID, "before": ID, "key_us": 1,
     "retention_us": '{"completed": 0}', "priority": 0, "quota": 5, "group_key": "acme",
     "until": "h", "scope": "queue", "name": "default", "paused": None, "concurrency": 1,
     "set_concurrency": True, "rate_count": 1, "rate_seconds": 1.0, "set_rate": True,

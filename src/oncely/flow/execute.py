@@ -91,10 +91,12 @@ async def _run(
             value = await _chain(handler, arguments, middleware, threads)(context)
     except Exception as error:
         if context.is_store_error(error):
-            return StoreFailed(_failure(error))
-        expired = limit is not None and limit.expired()
-        told = f"no end within {timeout_seconds} seconds" if expired else ""
-        ending = _ended_by(error, told, handler.retry)
+            record_exception(error)
+            ending = StoreFailed(_failure(error))
+        else:
+            expired = limit is not None and limit.expired()
+            told = f"no end within {timeout_seconds} seconds" if expired else ""
+            ending = _ended_by(error, told, handler.retry)
     except BaseException:
         close_unstarted(context.issued or ())
         raise

@@ -19,6 +19,9 @@ from oncely.store.swap import Completed, settle_whole
 
 CRASH_LIMIT: Final = 3
 _CRASH: Final = Failure("WorkerDied", "the worker's lease ran out while it ran this job")
+_HELD: Final = Failure(
+    "WorkerDied", "the worker's lease ran out while it held this job, and may have begun it"
+)
 _POISON: Final = Failure(
     "PoisonPill",
     f"the worker died or stalled {CRASH_LIMIT} times in a row while it ran this job; it is not "
@@ -270,6 +273,7 @@ def reclaim(limit: int) -> Plan[list[Recovered]]:
             "limit": limit,
             "crash_limit": CRASH_LIMIT,
             "crash": msgspec.json.encode(_CRASH).decode(),
+            "held": msgspec.json.encode(_HELD).decode(),
             "poison": msgspec.json.encode(_POISON).decode(),
         },
     )

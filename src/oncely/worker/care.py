@@ -18,8 +18,8 @@ count as well, if it is a poison pill."""
 
 class Care:
     """What killed a worker was in one of its leases, but need not be among the jobs that the store
-    knew to be begun. They all keep their place in the line, so those that count a crash come first,
-    and the others soon after."""
+    knew to be begun. So all of them count a crash, and whoever claims one of them begins all that
+    it claims: the next time the store knows what was begun."""
 
     def __init__(self) -> None:
         self._wary = 0

@@ -1,7 +1,8 @@
 -- Take back what dead workers held. A job that was begun counts a crash, and after too many in a
--- row it fails as a poison pill; one that was only fetched ahead goes back as it was, unless the
--- ledger knows that it was begun: it has an effect of this delivery. All keep their
--- place in the line: who claims next meets first what died first, and is careful with the rest.
+-- row it fails as a poison pill. One that was fetched ahead may have begun without a word to the store:
+-- it has one crash from then on, but no more than that. If the ledger has an effect of this delivery,
+-- it was begun. All keep their place in the line: who claims next meets first what died first, and is
+-- careful with all that has a crash.
 with dead as (
     delete from oncely.lease l where l.epoch = any (array(
         select x.epoch from oncely.lease x where x.expires_at <= (select clock_timestamp())
@@ -11,14 +12,16 @@ with dead as (
     returning l.epoch, l.nonce, l.worker, l.ids, l.started, l.claimed_at
 ),
 member as materialized (
-    select d.epoch, d.nonce, d.worker, d.claimed_at, m.id,
-        m.n <= d.started or exists (
-            select from oncely.effect e where e.job_id = m.id and e.epoch = d.epoch offset 0
-        ) as tried,
+    select d.epoch, d.nonce, d.worker, d.claimed_at, m.id, t.tried,
         j.queue, j.priority, j.kind, j.unique_key, j.group_key, clock_timestamp() as now,
-        s.due_at, s.attempts, s.crashes + 1 as crashes, s.defers,
-        s.first_deferred_at, s.hand_backs
+        s.due_at, s.attempts, s.defers, s.first_deferred_at, s.hand_backs,
+        case when t.tried then s.crashes + 1 else greatest(s.crashes, 1) end as crashes
     from dead d cross join unnest(d.ids) with ordinality m (id, n)
+    cross join lateral (
+        select m.n <= d.started or exists (
+            select from oncely.effect e where e.job_id = m.id and e.epoch = d.epoch offset 0
+        ) as tried
+    ) t
     -- One by one, here and below, whatever was the size of the tables when this was planned.
     cross join lateral (select * from oncely.job k where k.id = m.id offset 0) j
     cross join lateral (select * from oncely.standing t where t.job_id = m.id offset 0) s
@@ -35,16 +38,16 @@ crashed as (
         crashes, defers, first_deferred_at, hand_backs, error
     )
     select id, epoch, nonce, 'crashed', attempts + 1, worker, claimed_at, now, due_at, attempts,
-        crashes, defers, first_deferred_at, hand_backs, cast(cast(:crash as text) as json)
-    from member where tried and crashes < :crash_limit
+        crashes, defers, first_deferred_at, hand_backs,
+        cast(case when tried then cast(:crash as text) else cast(:held as text) end as json)
+    from member where not tried or crashes < :crash_limit
 ),
 waiting as (
     insert into oncely.ready (
         queue, priority, lane, due_at, id, attempts, crashes, defers, hand_backs
     )
     select queue, priority, case when group_key is null then '' else 'later' end,
-        due_at, id, attempts,
-        case when tried then crashes else crashes - 1 end, defers, hand_backs
+        due_at, id, attempts, crashes, defers, hand_backs
     from member where not tried or crashes < :crash_limit
     returning queue
 ),

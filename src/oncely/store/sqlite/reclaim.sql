@@ -1,7 +1,7 @@
 -- Take back what dead workers held. A job that was begun counts a crash, and after too many in a
--- row it fails as a poison pill; one that was only fetched ahead goes back as it was. All keep their
--- place in the line: who claims next meets first what died first, and is careful with the rest. The
--- dead leases are marked first, so that all statements speak of the same ones. They are few, which
+-- row it fails as a poison pill. One that was fetched ahead may have begun without a word to the store:
+-- it has one crash from then on, but no more than that. All keep their place in the line: who claims
+-- next meets first what died first, and is careful with all that has a crash. The dead leases are marked first, so that all statements speak of the same ones. They are few, which
 -- SQLite must be told: else, once somebody has run ANALYZE, it reads all jobs into a Bloom filter.
 update oncely_lease set expires_at = 0
 where epoch in (
@@ -62,10 +62,11 @@ insert into oncely_execution (
     crashes, defers, first_deferred_at, hand_backs, error
 )
 select m.value, l.epoch, l.nonce, 'crashed', s.attempts + 1, l.worker, l.claimed_at, c.now, s.due_at,
-    s.attempts, s.crashes + 1, s.defers, s.first_deferred_at, s.hand_backs, :crash
+    s.attempts, case when m.key < l.started then s.crashes + 1 else max(s.crashes, 1) end, s.defers,
+    s.first_deferred_at, s.hand_backs, case when m.key < l.started then :crash else :held end
 from oncely_clock c cross join oncely_lease l cross join json_each(l.ids) m
 cross join oncely_standing s on s.job_id = m.value
-where l.expires_at = 0 and m.key < l.started
+where l.expires_at = 0
     and not exists (select 1 from oncely_outcome o where o.job_id = m.value);
 
 insert into oncely_ready (queue, priority, lane, due_at, id, attempts, crashes, defers)
