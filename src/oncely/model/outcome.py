@@ -14,6 +14,8 @@ DEFER_LIMIT_SECONDS: Final = 14 * 86_400
 HAND_BACK_LIMIT: Final = 20
 """A job goes back in line this often in a row because the store failed. After that each failure of
 the store uses up an attempt."""
+NO_HANDLER: Final = "NoHandler"
+"""The type of the error with which a worker defers a job of a kind that it does not know."""
 ERROR_LIMIT: Final = 16_384
 _DELAY_LIMIT_SECONDS: Final = 366 * 86_400
 _HAND_BACK: Final = Retry(base=0.5, cap=30.0)

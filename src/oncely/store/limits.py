@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from oncely.model.flow import Group, Limit, Queue, Rate
+from oncely.model.outcome import NO_HANDLER
 from oncely.model.push import Push, PushTarget
 from oncely.model.retry import Retry
 from oncely.store import push_targets
@@ -18,6 +19,16 @@ Scope = Literal["queue", "group"]
 Named = tuple[Scope, str]
 COUNT_LIMIT: Final = 10_001
 LANE_LIMIT: Final = 2_000
+
+
+_LOOKED_AT: Final = 1_000
+
+
+def kinds_without_handler() -> Plan[dict[str, int]]:
+    """Kinds that wait because no worker has met them with a handler, and the number of their jobs,
+    or at least of those that were looked at."""
+    asked = {"limit": _LOOKED_AT, "error": NO_HANDLER}
+    return dict((yield Statement("kinds_without_handler", asked)))
 
 
 class Change(msgspec.Struct, frozen=True):

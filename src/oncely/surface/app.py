@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Unpack
 
+from oncely.model.errors import NotOverHttp
 from oncely.model.job import NewJob, Options, Receipt, Receipts
 from oncely.store.engine import Finding
+from oncely.store.limits import kinds_without_handler
 from oncely.surface.auditing import Auditing
 from oncely.surface.base import twin
 from oncely.surface.drilling import Drilling
@@ -97,6 +99,25 @@ class Oncely(
 
     def examine(self) -> list[Finding]:
         """What `oncely doctor` shows."""
-        return self._engine.examine()
+        findings = self._engine.examine()
+        if any(finding.status == "error" for finding in findings):
+            return findings
+        try:
+            kinds = self._engine.run(lambda _: kinds_without_handler(), "read")
+        except NotOverHttp:
+            return findings
+        return [*findings, _examine_handlers(kinds)]
 
     aexamine = twin(examine)
+
+
+def _examine_handlers(kinds: dict[str, int]) -> Finding:
+    if not kinds:
+        return Finding("handlers", "ok", "no job waits for want of a handler")
+    told = ", ".join(f"{kind!r} ({count} jobs)" for kind, count in kinds.items())
+    return Finding(
+        "handlers",
+        "warning",
+        f"jobs wait because the workers that claim them have no handler for their kind: {told}. "
+        "Start a worker that imports it, or give such jobs a queue of their own",
+    )

@@ -12,7 +12,7 @@ import msgspec
 
 from oncely.flow.context import Context
 from oncely.flow.execute import execute
-from oncely.model.outcome import Ending, Failure, Unhandled, decide
+from oncely.model.outcome import NO_HANDLER, Ending, Failure, Unhandled, decide
 from oncely.model.retry import Retry
 from oncely.store import deliver
 from oncely.store.claim import Claimed
@@ -69,7 +69,7 @@ class Execution:
 
 async def _unhandled(kind: str) -> Ending:
     failure = Failure(
-        "NoHandler",
+        NO_HANDLER,
         f"this worker has no handler for kind {kind!r}: import the module that has it, or give "
         "such jobs a queue of their own",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Executor, Future
 from contextvars import copy_context
@@ -57,6 +57,8 @@ class Hands:
         self._running: dict[asyncio.Task[None], Execution] = {}
         self._row: asyncio.Task[None] | None = None
         self._in_tasks: dict[str, int] = {}
+        self._unhandled: Counter[str] = Counter()
+        """By kind: executions that were deferred for want of a handler."""
         self._care = Care()
         self._stuck = 0
         """The number of `def` handlers that go on after their end: each keeps its place."""
@@ -107,9 +109,21 @@ class Hands:
     def _made(self, claimed: Claimed, claimed_at: float) -> Execution:
         execution = Execution(claimed, self._gear)
         self.executions += 1
+        if execution.handler is None:
+            self._tell_unhandled(claimed.kind)
         in_hand_seconds = execution.context.begun - claimed_at
         self._times.waited(claimed, claimed.waited_seconds + in_hand_seconds)
         return execution
+
+    def _tell_unhandled(self, kind: str) -> None:
+        """Once for each kind."""
+        if kind not in self._unhandled:
+            log(
+                "no handler for this kind: its jobs wait for a worker that has one",
+                level=logging.WARNING,
+                kind=kind,
+            )
+        self._unhandled[kind] += 1
 
     def _begin(self, claimed: Claimed, claimed_at: float) -> None:
         """In a task of its own."""

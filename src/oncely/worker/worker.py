@@ -101,6 +101,8 @@ class Worker(Hands):
     async def drain(self) -> int:
         """Run all that is due; how many executions there were."""
         await self._work(until_idle=True)
+        for kind, count in self._unhandled.items():
+            log("drain left jobs without a handler", level=logging.WARNING, kind=kind, jobs=count)
         return self.executions
 
     def stop(self) -> None:

@@ -92,6 +92,13 @@ def test_an_empty_store_says_what_would_be_here(sqlite_url: str) -> None:
         assert "Nobody runs the jobs" in page(client, "/workers")
 
 
+def test_kinds_without_a_handler_are_shown(sqlite_url: str) -> None:
+    with Oncely(sqlite_url) as app, in_thread(app) as url, Client(f"{url}/dashboard") as client:
+        app.enqueue_many([NewJob("a"), NewJob("a"), NewJob("b:c")])
+        app.drain()
+        assert "No handler 3 jobs wait for a worker that knows a , b:c" in plain(page(client, "/"))
+
+
 def test_a_span_that_is_not_there_is_a_page_that_helps(client: Client) -> None:
     for path in ("/", "/doors"):
         answer = client.get(f"{path}?last=<b>")

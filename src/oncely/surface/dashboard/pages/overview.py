@@ -57,6 +57,7 @@ async def read(site: Site, *, last: Last) -> Mapping[str, Any]:
     queues = await site.app.aqueues()
     workers = await site.app.aworkers()
     ages = await site.service.ask(lambda _: limits.ages())
+    unhandled = await site.service.ask(lambda _: limits.kinds_without_handler())
     resting = await site.service.ask(lambda _: limits.resting())
     executions = traffic.values("executions")
     totals = Totals(traffic)
@@ -70,6 +71,7 @@ async def read(site: Site, *, last: Last) -> Mapping[str, Any]:
         "running": sum(each.running for each in queues),
         "alive": sum(each.alive for each in workers),
         "silent": sum(not each.alive for each in workers),
+        "unhandled": unhandled,
         "held": resting.get("in_doubt", 0),
         "dead": resting.get("failed", 0),
         "executions": sum(executions),
