@@ -86,6 +86,8 @@ class Proxy:
             user = f"{parts.username}:{parts.password}@"
         self.url = urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{port}"))
         self._refusing = False
+        self._speaks = threading.Event()
+        self._speaks.set()
         self.connections = 0
         self.refused = 0
         """How many of the connections were refused."""
@@ -99,6 +101,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.speak()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -129,6 +132,14 @@ class Proxy:
     def relent(self) -> None:
         with self._lock:
             self._refusing = False
+
+    def fall_silent(self) -> None:
+        """Take everything and pass nothing on, until `speak`: as a network does that drops
+        packets, or a server whose processes are frozen. Connections stay open."""
+        self._speaks.clear()
+
+    def speak(self) -> None:
+        self._speaks.set()
 
     @property
     def pending(self) -> int:
@@ -212,6 +223,7 @@ class _Session:
 
     def serve(self) -> None:
         try:
+            self._proxy._speaks.wait()
             self._server = socket.create_connection(self._address)
         except OSError:
             self._forget(self._client)
@@ -243,6 +255,7 @@ class _Session:
     def _requests(self) -> None:
         while True:
             kind, body = _message(self._client)
+            self._proxy._speaks.wait()
             text = self._statement(kind, body)
             fault = None if text is None else self._proxy._due(text, prepares=kind == b"P")
             if fault is not None and fault.when == "before":
@@ -297,6 +310,7 @@ class _Session:
         try:
             while True:
                 kind, body = _message(self._server)
+                self._proxy._speaks.wait()
                 if kind == b"K" and self._proxy.process_id is not None:
                     body = struct.pack("!i", self._proxy.process_id) + body[4:]
                 kept += _packed(kind, body)

@@ -51,5 +51,3 @@ def let_go() -> None:
         engine = each._engine
         if isinstance(engine, PostgresEngine):
             engine._forget_idle()
-            engine.transactions.close()
-            engine.transactions = type(engine.transactions)(engine.url)

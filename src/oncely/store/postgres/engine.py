@@ -27,6 +27,11 @@ try:
 except ImportError as _error:  # the extra is not installed: said when the engine is made
     _import_error: ImportError | None = _error
 else:
+    from oncely.store.postgres.connecting import (
+        WATCH_CLIENT,
+        WATCH_NETWORK,
+        connection_options,
+    )
     from oncely.store.postgres.wire import WireConnection
 
     _import_error = None
@@ -48,13 +53,6 @@ _SETTINGS: Final = (
     # A worker that stalls in the middle of a claim must not hold the limits of a queue for ever.
     "set idle_in_transaction_session_timeout = 30000"
 )
-# A listener waits for hours; that the other side is gone must show all the same.
-_KEEPALIVE: Final = {
-    "keepalives_idle": 15,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 15_000,
-}
 _leaked: list[object] = []
 """Connections of a parent process: closing them in the child would end the parent's sessions."""
 
@@ -82,6 +80,7 @@ class PostgresEngine:
         self.schema = schema_name
         quoted = f'"{schema_name}"'
         self.library = Library("postgres", lambda text: re.sub(r"\boncely\b", quoted, text), part)
+        self._options = connection_options(url)
         self._closed = False
         self._begin()
 
@@ -92,7 +91,7 @@ class PostgresEngine:
         self._vetted = False
         self._whole_after: dict[str, float] = {}
         self._listener = Listener(PostgresSource(self._connect_directly, self.library))
-        self.transactions = PostgresTransactions(self.url)
+        self.transactions = PostgresTransactions(self.url, self._options)
         self._tidy = Tidy(self._connect_directly, self.library)
 
     def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
@@ -206,15 +205,15 @@ class PostgresEngine:
                 return self._idle.pop(0 if access == "transaction" else -1)
         return self._connect()
 
-    def _connect(self, **options: Any) -> WireConnection:
+    def _connect(self) -> WireConnection:
         connection = WireConnection.connect(
             self.url,
             autocommit=True,
             application_name="oncely",
             client_encoding="utf8",
-            connect_timeout=10,
-            **options,
+            **self._options,
         )
+        connection.url = self.url
         # Whatever the database's default: a lock must be followed by a look that sees behind it.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         if self._pooled(connection):
@@ -225,10 +224,14 @@ class PostgresEngine:
         else:
             connection.prepare_threshold = 2
             connection.execute(_SETTINGS)
+            try:
+                connection.execute(WATCH_CLIENT)
+            except psycopg.errors.InvalidParameterValue:
+                connection.execute(WATCH_NETWORK)
         return connection
 
     def _connect_directly(self) -> WireConnection | None:
-        connection = self._connect(**_KEEPALIVE)
+        connection = self._connect()
         if self._pooled(connection):
             connection.close()
             return None

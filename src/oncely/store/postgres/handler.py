@@ -17,6 +17,8 @@ from psycopg.abc import PQGen
 from psycopg.errors import error_from_result
 
 from oncely.model.errors import InvalidInput
+from oncely.store.postgres.connecting import WATCH_CLIENT, WATCH_NETWORK
+from oncely.store.postgres.liveness import AsyncWatchedConnection, WatchedConnection
 from oncely.store.postgres.wire import pipeline_results
 from oncely.store.sql import Prepared
 
@@ -49,10 +51,10 @@ class _Ends:
     """Behind a pooler the next transaction may run in another session."""
 
 
-class JobConnection(psycopg.Connection[Any], _Ends):
+class JobConnection(WatchedConnection, _Ends):
     def meet(self) -> None:
         with self.lock:
-            _meet(self, self.wait(self._exec_command(_WHO)))
+            self.wait(_meet(self))
 
     def commit(self) -> None:
         _refuse("commit")
@@ -84,10 +86,10 @@ class JobConnection(psycopg.Connection[Any], _Ends):
             return self.wait(end_together(self, last, params))
 
 
-class AsyncJobConnection(psycopg.AsyncConnection[Any], _Ends):
+class AsyncJobConnection(AsyncWatchedConnection, _Ends):
     async def meet(self) -> None:
         async with self.lock:
-            _meet(self, await self.wait(self._exec_command(_WHO)))
+            await self.wait(_meet(self))
 
     async def commit(self) -> None:
         _refuse("commit")
@@ -126,12 +128,19 @@ def _refuse(what: str) -> NoReturn:
     )
 
 
-def _meet(connection: Any, answer: pq.abc.PGresult | None) -> None:
-    """A pooler such as PgBouncer gives clients a process id of its own making."""
+def _meet(connection: JobConnection | AsyncJobConnection) -> PQGen[None]:
+    """A pooler such as PgBouncer gives clients a process id of its own making, and settings of its
+    sessions are not ours to change."""
+    answer = yield from connection._exec_command(_WHO)
     who = None if answer is None else answer.get_value(0, 0)
     if who is None or int(who) != connection.info.backend_pid:
         connection.keeps_names = False
         connection.prepare_threshold = None
+        return
+    try:
+        yield from connection._exec_command(WATCH_CLIENT)
+    except psycopg.errors.InvalidParameterValue:
+        yield from connection._exec_command(WATCH_NETWORK)
 
 
 def _is_plain(connection: Any) -> bool:

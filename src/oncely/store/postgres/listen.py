@@ -6,6 +6,8 @@ NOTIFY is worth its price. The locks end with the session, so a dead listener le
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _UNUSED_SECONDS: Final = 60.0
+_CHECK_SECONDS: Final = 15.0
 _NEWS_PER_SECOND: Final = 200.0
 """Commits that notify go one after another, each with its own sync to disk."""
 
@@ -36,6 +39,7 @@ class PostgresSource:
         self._connection: psycopg.Connection[Row] | None = None
         self._held: frozenset[str] = frozenset()
         self._heard: list[tuple[str, str]] = []
+        self._checked_at = -math.inf
 
     def hold(self, topics: frozenset[str]) -> bool:
         with _translated():
@@ -55,6 +59,7 @@ class PostgresSource:
         self._change(self._connection, "listen_hold", topics)
         self._connection.execute(f"listen {channel}".encode())
         self._held = topics
+        self._checked_at = time.monotonic()
         return True
 
     def _change(
@@ -80,13 +85,22 @@ class PostgresSource:
                 return []
             if not self._heard:
                 unused = not self._held and seconds is None
-                limit = _UNUSED_SECONDS if unused else seconds
+                longest = _UNUSED_SECONDS if unused else _CHECK_SECONDS
+                limit = longest if seconds is None else min(seconds, longest)
                 if not ready([alarm, self._connection.fileno()], limit) and unused:
                     self.drop()
                     return []
+                self._check(self._connection)
                 self._consume(self._connection)
             heard, self._heard = self._heard, []
             return heard
+
+    def _check(self, connection: psycopg.Connection[Row]) -> None:
+        """A server whose processes are frozen does not say so: it is asked from time to time."""
+        now = time.monotonic()
+        if now - self._checked_at > _CHECK_SECONDS:
+            connection.execute("select 1")
+            self._checked_at = now
 
     def _consume(self, connection: psycopg.Connection[Row]) -> None:
         connection.pgconn.consume_input()

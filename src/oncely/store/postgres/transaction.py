@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
@@ -22,19 +22,16 @@ RETRYABLE: Final = ("40001", "40P01")
 """A serialization failure and a deadlock: nothing was written, and it may be repeated."""
 _IDLE_LIMIT: Final = 64
 """As many as handlers run at once: to connect takes longer than most transactions."""
-_OPTIONS: Final[dict[str, Any]] = {
-    "autocommit": True,
-    "application_name": "oncely handler",
-    "connect_timeout": 10,
-}
+_OPTIONS: Final[dict[str, Any]] = {"autocommit": True, "application_name": "oncely handler"}
 
 
 class PostgresTransactions:
     """`with` and `async with` a connection in a transaction. What the handler's own statements
     raise passes through as it is."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         self._url = url
+        self._options = {**options, **_OPTIONS}
         self._lock = threading.Lock()
         self._idle: list[Any] = []
         self._loops: dict[asyncio.AbstractEventLoop, list[Any]] = {}
@@ -89,7 +86,8 @@ class PostgresTransactions:
             else:
                 return connection
         with _unreachable():
-            connection = _handler().JobConnection.connect(self._url, **_OPTIONS)
+            connection = _handler().JobConnection.connect(self._url, **self._options)
+            connection.url = self._url
             try:
                 connection.meet()
                 connection.begin()
@@ -109,7 +107,9 @@ class PostgresTransactions:
             else:
                 return connection
         with _unreachable():
-            connection = await _handler().AsyncJobConnection.connect(self._url, **_OPTIONS)
+            connect = _handler().AsyncJobConnection.connect
+            connection = await connect(self._url, **self._options)
+            connection.url = self._url
             try:
                 await connection.meet()
                 await connection.begin()

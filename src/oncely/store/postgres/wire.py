@@ -22,6 +22,7 @@ from psycopg.errors import (
 from psycopg.pq.abc import PGconn, PGresult
 
 from oncely.store.plan import Row, Statement, Wired
+from oncely.store.postgres.liveness import WatchedConnection
 from oncely.store.sql import Prepared
 
 _DONE: Final = pq.ExecStatus.COMMAND_OK
@@ -32,7 +33,7 @@ _IDLE: Final = pq.TransactionStatus.IDLE
 _SEVERITY: Final = pq.DiagnosticField.SEVERITY_NONLOCALIZED
 
 
-class WireConnection(psycopg.Connection[Row]):
+class WireConnection(WatchedConnection):
     needs_begin = False
     """A statement by itself would run under another isolation than ours."""
 

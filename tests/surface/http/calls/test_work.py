@@ -10,7 +10,7 @@ import pytest
 
 from oncely import NewJob, Oncely, Retry
 from oncely.model.token import SCOPES
-from tests.engine.steps import run_out, sql
+from tests.engine.steps import let_days_pass, run_out, sql
 from tests.surface.http import server
 from tests.surface.http.server import Client, in_thread
 from tests.waiting import PATIENCE_SECONDS, wait_until
