@@ -23,7 +23,7 @@ SQLITE_HELD = """exists (
 )"""
 POSTGRES_HELD = """select l.epoch from oncely.lease l
     where l.epoch = :epoch and l.nonce = :nonce and cast(:id as uuid) = any (l.ids)
-    for share"""
+    for key share"""
 ANYBODY = "select cast(:epoch as bigint) as epoch where :nonce is not null"
 
 EFFECT_BUGS: tuple[Bug, ...] = (
@@ -191,7 +191,7 @@ EFFECT_BUGS: tuple[Bug, ...] = (
                 "    records = [one.record() for one in known]\n",
                 "    records = [one.record() for one in known]\n"
                 '    for row in (yield document("effect_look", records)):\n'
-                "        if not row[3]:\n"
+                "        if not row[4]:\n"
                 "            raise LeaseLost(row[0], row[2])\n",
             ),
         ),

@@ -85,6 +85,13 @@ class Replication:
         """The standby receives again, and every COMMIT that waited is answered."""
         self.standby.thaw()
 
+    def disconnect(self) -> None:
+        """The standby receives nothing any more, and is behind when it is promoted."""
+        with psycopg.connect(self.standby.url(), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET primary_conninfo = ''")
+            connection.execute("SELECT pg_reload_conf()")
+        wait_until(lambda: not self.standby.processes(RECEIVER), "the standby still streams")
+
     def waiting_commits(self) -> list[int]:
         """The primary's server processes whose COMMIT waits for the standby."""
         rows = self._ask("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'")

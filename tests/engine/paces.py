@@ -22,6 +22,12 @@ class GivenPace(Pace):
     def exchanged(self, seconds: float, now: float, *, idle: bool = False) -> None:
         super().exchanged(self._each_exchange_seconds, 0.0, idle=idle)
 
+    def learn(self) -> None:
+        """As if such jobs had run before."""
+        for _ in range(2):
+            self.ended(self._each_job_seconds)
+            self.exchanged(self._each_exchange_seconds, 0.0)
+
     def fetch_no_more(self) -> None:
         """As after jobs that take long."""
         self._rates = (0.0, 0.0)

@@ -1,21 +1,46 @@
 """Leases: who may renew one, who may take one back, and what its holder may still say."""
 
 import secrets
+from collections.abc import Collection, Iterable
 
 import msgspec
+import psycopg
 
 from oncely import NewJob, Oncely
 from oncely.store import claim as claims
 from oncely.store import deliver
-from oncely.store.claim import Claimed
-from oncely.store.deliver import Settlement
-from tests.engine.steps import claim, claim_one, end, found, let_days_pass, retry, run_out, sql
+from oncely.store.caller import borrow
+from oncely.store.claim import Claimed, Fence
+from oncely.store.deliver import Renewal, Settlement
+from oncely.store.effects import Effect, begin
+from oncely.store.plan import run
+from oncely.store.swap import Completed, swap
+from tests.engine.long_jobs import LongJobs
+from tests.engine.steps import (
+    claim,
+    claim_one,
+    end,
+    found,
+    give_out_again,
+    let_days_pass,
+    retry,
+    run_out,
+    sql,
+)
+from tests.waiting import wait_until
 
 A_MINUTE = 60 / 86_400
 
 
-def renew(app: Oncely, worker: str) -> set[tuple[int, str]]:
-    return app._engine.run(lambda _: deliver.renew(worker, 60), "transaction")
+def renew(
+    app: Oncely, worker: str, known: Iterable[Fence], *, were_locked: Collection[Fence] = ()
+) -> Renewal:
+    plan = deliver.renew(worker, known, 60, were_locked=were_locked)
+    return app._engine.run(lambda _: plan, "transaction")
+
+
+def jobs_of(claimed: Iterable[Claimed]) -> set[tuple[Fence, str]]:
+    return {(job.fence, job.job_id) for job in claimed}
 
 
 def reclaim(app: Oncely, limit: int = 10) -> list[tuple[str, str]]:
@@ -40,10 +65,84 @@ def test_a_worker_renews_its_own_leases_and_no_others(app: Oncely) -> None:
     app.enqueue_many(NewJob("k", n) for n in range(3))
     mine = [claim(app, worker="w1")[0], claim(app, worker="w1")[0]]
     [other] = claim(app, worker="w2")
-    let_days_pass(app, A_MINUTE * 2)
-    assert renew(app, "w1") == {(item.fence.epoch, item.job_id) for item in mine}
+    let_days_pass(app, A_MINUTE / 2)
+    all_three = [job.fence for job in (*mine, other)]
+    assert renew(app, "w1", all_three) == Renewal(jobs_of(mine), set())
+    let_days_pass(app, A_MINUTE * 3 / 4)
     assert reclaim(app) == [(other.job_id, "crashed")]
-    assert renew(app, "w2") == set()
+    assert renew(app, "w2", all_three).held == set()
+
+
+def test_a_worker_renews_only_the_leases_that_it_knows_of(app: Oncely) -> None:
+    """A claim that was carried out after its worker had given it up is nobody's: it runs out."""
+    app.enqueue_many(NewJob("k", n) for n in range(2))
+    [known], [unknown] = claim(app), claim(app)
+    let_days_pass(app, A_MINUTE / 2)
+    assert renew(app, "worker-1", [known.fence]).held == jobs_of([known])
+    let_days_pass(app, A_MINUTE * 3 / 4)
+    assert reclaim(app) == [(unknown.job_id, "crashed")]
+    assert renew(app, "worker-1", []).held == set()
+
+
+def test_a_lease_that_has_run_out_is_not_renewed_and_may_still_be_ended(
+    app: Oncely,
+) -> None:
+    app.enqueue("k")
+    claimed = claim_one(app)
+    let_days_pass(app, A_MINUTE * 2)
+    assert renew(app, "worker-1", [claimed.fence]).held == set()
+    assert not refused(app, completed(claimed))
+
+
+def test_a_lease_with_another_nonce_is_not_renewed(app: Oncely) -> None:
+    app.enqueue("k")
+    claimed = claim_one(app)
+    other = Fence(claimed.fence.epoch, claimed.fence.nonce ^ 1)
+    assert renew(app, "worker-1", [other]).held == set()
+    assert renew(app, "worker-1", [other, claimed.fence]).held == jobs_of([claimed])
+
+
+def test_ends_of_two_leases_with_one_epoch_are_told_apart(app: Oncely) -> None:
+    """Both come from one worker, in one message."""
+    job_id = app.enqueue("k").job_id
+    old = claim_one(app)
+    give_out_again(app, old.fence.epoch)
+    new = claim_one(app)
+    assert (new.job_id, new.fence.epoch) == (job_id, old.fence.epoch)
+    ends = [completed(old), completed(new)]
+    left = app._engine.run(lambda _: deliver.settle(ends), "transaction")
+    assert left == [completed(old)]
+    assert found(app, job_id).state == "completed"
+
+
+def test_whole_leases_with_one_epoch_are_told_apart(app: Oncely) -> None:
+    job_id = app.enqueue("k").job_id
+    old = claim_one(app)
+    give_out_again(app, old.fence.epoch)
+    new = claim_one(app)
+    over = [[Completed(old, '"old"')], [Completed(new, '"new"')]]
+    swapped = app._engine.run(lambda _: swap(over), "transaction")
+    assert swapped is not None
+    assert swapped.settled == {new.fence}
+    assert found(app, job_id).result == "new"
+
+
+def test_an_end_from_before_a_failover_settles_nothing_of_a_lease_that_is_held(
+    app: Oncely,
+) -> None:
+    """The worker lost its lease with the store's last seconds, and was given the same epoch again.
+    What it ran under the first ends in the same turn as one of two jobs under the second."""
+    first, second = (app.enqueue("k", n).job_id for n in range(2))
+    with LongJobs(app, one_lease=True) as jobs:
+        jobs.run_until_begun({first: 1, second: 1})
+        [(epoch,)] = sql(app, "select epoch from oncely.lease")
+        give_out_again(app, epoch)
+        jobs.run_until_begun({first: 2, second: 2})
+        jobs.end_together((first, 1), (first, 0))
+        wait_until(lambda: found(app, first).state == "completed")
+        assert found(app, second).state == "running", "completed while it still runs"
+        jobs.end_together((second, 1))
+        wait_until(lambda: found(app, second).state == "completed")
 
 
 def test_a_lease_that_lasts_is_not_taken_back(app: Oncely) -> None:
@@ -157,3 +256,41 @@ def test_what_a_dead_worker_had_fetched_ahead_counts_one_crash_and_no_more(app: 
     failed, *others = sorted(app.jobs(), key=lambda job: job.payload)
     assert (failed.state, failed.error["type"]) == ("failed", "PoisonPill")
     assert [found(app, job.job_id).executions[0].outcome for job in others] == ["crashed"] * 2
+
+
+def test_a_lease_that_a_transaction_has_locked_is_held_and_not_waited_for(
+    migrated: None, postgres_url: str
+) -> None:
+    """On SQLite there are no locks on rows: who writes keeps all others waiting."""
+    with Oncely(postgres_url) as app, psycopg.connect(postgres_url) as caller:
+        app.migrate()
+        app.enqueue_many(NewJob("k", n) for n in range(3))
+        shared, [alone] = claim(app, limit=2), claim(app)
+        known = {job.fence for job in (*shared, alone)}
+        epoch = alone.fence.epoch
+        sql(app, f"update oncely.lease set expires_at = claimed_at where epoch = {epoch}")
+        caller.execute("select from oncely.lease where epoch = %s for update", [epoch])
+        assert renew(app, "worker-1", known) == Renewal(jobs_of([*shared, alone]), {alone.fence})
+        assert reclaim(app) == []
+        caller.rollback()
+        assert renew(app, "worker-1", known) == Renewal(jobs_of(shared), set())
+        kept = renew(app, "worker-1", known, were_locked={alone.fence})
+        assert kept == Renewal(jobs_of([*shared, alone]), set())
+        assert reclaim(app) == []
+
+
+def test_the_effects_of_a_job_do_not_keep_its_lease_from_being_renewed(
+    migrated: None, postgres_url: str
+) -> None:
+    """Their intents lock the lease against whoever would take the job, one after another."""
+    with Oncely(postgres_url) as app, psycopg.connect(postgres_url) as caller:
+        app.migrate()
+        app.enqueue("k")
+        claimed = claim_one(app)
+        effect = Effect(claimed.job_id, claimed.fence, "mail", "step", "1:0", "[]")
+        plan = begin(effect)
+        caller_tx = borrow(caller)
+        run(plan, lambda statement: caller_tx.ask(app._engine.library, statement))
+        assert renew(app, "worker-1", [claimed.fence]) == Renewal(jobs_of([claimed]), set())
+        let_days_pass(app, A_MINUTE * 2)
+        assert reclaim(app) == []

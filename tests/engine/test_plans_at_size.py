@@ -226,9 +226,11 @@ def _delivered(app: Oncely, batch: int, *, kind: str = "k", **options: Any) -> l
 
 def recover(app: Oncely, batch: int) -> list[Seen]:
     app.enqueue_many(NewJob("k", n, queue="plain") for n in range(batch))
-    assert len(claim(app, "plain", limit=batch)) == batch
+    claimed = claim(app, "plain", limit=batch)
+    known = {job.fence for job in claimed}
     with watched(app) as seen:
-        assert len(app._engine.run(lambda _: deliver.renew("worker-1", 60), "write")) == batch
+        renewal = app._engine.run(lambda _: deliver.renew("worker-1", known, 60), "write")
+        assert len(renewal.held) == batch
         sql(app, "update oncely.lease set expires_at = claimed_at")
         assert len(app._engine.run(lambda _: deliver.reclaim(batch), "transaction")) == batch
     app.drain()

@@ -67,9 +67,9 @@ def test_an_accepted_job_runs_until_its_receiver_says_how_it_ended(app: Oncely) 
         assert job(app, job_id).state == "running"
         # The pusher renews its other leases, and then is gone, and long gone: the job is the
         # receiver's all the same.
-        [(worker,)] = sql(app, "select worker from oncely.lease")
-        renew = deliver.renew(worker.removesuffix("/ack"), 60)
-        app._engine.run(lambda _: renew, "transaction")
+        [(worker, epoch, nonce)] = sql(app, "select worker, epoch, nonce from oncely.lease")
+        renew = deliver.renew(worker.removesuffix("/ack"), [Fence(epoch, nonce)], 60)
+        assert app._engine.run(lambda _: renew, "transaction").held == set()
         seconds_pass(app, 500)
         assert reclaimed(app) == []
         assert send_all(app) == 0

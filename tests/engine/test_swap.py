@@ -56,8 +56,8 @@ def swapped(app: Oncely, *leases: Lease, queue: str | None = None, limit: int = 
     return answer
 
 
-def epochs(*leases: Lease) -> set[int]:
-    return {lease[0].claimed.fence.epoch for lease in leases}
+def fences(*leases: Lease) -> set[Fence]:
+    return {lease[0].claimed.fence for lease in leases}
 
 
 def under(lease: Lease, fence: Fence) -> Lease:
@@ -87,7 +87,7 @@ def test_every_result_and_attempt_is_kept_with_its_job(app: Oncely) -> None:
     claimed = claim(app, limit=len(RESULTS))
     assert sorted({job.attempt for job in claimed}) == [1, 2]
     lease = ended(claimed, RESULTS)
-    assert swapped(app, lease).settled == epochs(lease)
+    assert swapped(app, lease).settled == fences(lease)
     for job, result in zip(claimed, RESULTS, strict=True):
         kept = found(app, job.job_id)
         assert (kept.state, kept.result, kept.attempt) == ("completed", result, job.attempt)
@@ -109,7 +109,7 @@ def test_what_is_left_out_of_the_message_is_filled_in(app: Oncely) -> None:
             assert app._engine.run(lambda _, b=back: deliver.settle(b), "transaction") == []  # type: ignore[misc]
             claimed = claim(app, limit=3)
             lease = ended(claimed, results)
-            assert swapped(app, lease).settled == epochs(lease)
+            assert swapped(app, lease).settled == fences(lease)
             kept = [found(app, job.job_id) for job in first]
             assert [job.attempt for job in kept] == [1 + (n == retried) for n in range(3)]
             assert [found(app, job.job_id).result for job in claimed] == results
@@ -163,7 +163,7 @@ def test_with_another_fence_nothing_is_written(app: Oncely) -> None:
     ):
         assert swapped(app, under(lease, wrong)).settled == set()
         assert everything(app) == before
-    assert swapped(app, lease).settled == epochs(lease)
+    assert swapped(app, lease).settled == fences(lease)
 
 
 def test_a_lease_that_does_not_hold_exactly_so_many_jobs_is_left_alone(app: Oncely) -> None:
@@ -188,7 +188,7 @@ def test_a_lease_that_others_took_back_and_claimed_is_theirs(app: Oncely) -> Non
     before = everything(app)
     assert swapped(app, zombie).settled == set()
     assert everything(app) == before
-    assert swapped(app, successor, zombie).settled == epochs(successor)
+    assert swapped(app, successor, zombie).settled == fences(successor)
     assert {found(app, end.claimed.job_id).result for end in successor} == {2}
     assert swapped(app, successor).settled == set()
     assert counts(app)["outcome"] == 3
@@ -199,7 +199,7 @@ def test_of_several_leases_each_is_settled_or_not(app: Oncely) -> None:
     leases = [ended(claim(app, limit=2), [n, n]) for n in range(3)]
     app.cancel(leases[1][0].claimed.job_id)
     answer = swapped(app, *leases, queue="default", limit=5)
-    assert answer.settled == epochs(leases[0], leases[2])
+    assert answer.settled == fences(leases[0], leases[2])
     assert len(answer.claimed) == 2
     states = [[found(app, end.claimed.job_id).state for end in lease] for lease in leases]
     assert states == [["completed"] * 2, ["cancelled", "running"], ["completed"] * 2]
@@ -268,7 +268,7 @@ def test_what_goes_together_is_done_whole_or_not_at_all(app: Oncely, first: str)
     with pytest.raises(Exception, match=r"range|large"):
         app._engine.run(lambda _: _together(*parts[:: 1 if first == "right" else -1]), "write")
     assert everything(app) == before
-    assert swapped(app, lease, queue="default", limit=1).settled == epochs(lease)
+    assert swapped(app, lease, queue="default", limit=1).settled == fences(lease)
 
 
 def test_the_rows_of_each_come_in_order(app: Oncely) -> None:
@@ -277,4 +277,5 @@ def test_the_rows_of_each_come_in_order(app: Oncely) -> None:
     rows = app._engine.run(
         lambda _: _together(*(settle_whole([lease]) for lease in leases)), "write"
     )
-    assert rows == [([(lease[0].claimed.fence.epoch,)],) for lease in leases]
+    told = [lease[0].claimed.fence for lease in leases]
+    assert rows == [([(fence.epoch, fence.nonce)],) for fence in told]

@@ -31,7 +31,7 @@ def test_a_wave_that_fell_apart_comes_together_again(
 
     app.enqueue_many(NewJob("moment", n) for n in range(JOBS))
     worker = app.worker(concurrency=PLACES)
-    given_pace(worker, job_seconds=JOB_SECONDS, exchange_seconds=store_seconds)
+    given_pace(worker, job_seconds=JOB_SECONDS, exchange_seconds=store_seconds).learn()
     ask = worker._store.ask
 
     async def slowly(make: Any, access: Access = "transaction") -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, assert_never, cast
 
 import msgspec
@@ -15,7 +15,7 @@ from oncely.store.effects import Renamed, hold_for
 from oncely.store.lanes import Claim, Outlook, claim_shared
 from oncely.store.plan import Plan, Statement, document
 from oncely.store.story import REPEATS
-from oncely.store.swap import Completed, settle_whole
+from oncely.store.swap import Completed, fences, settle_whole
 
 CRASH_LIMIT: Final = 3
 _CRASH: Final = Failure("WorkerDied", "the worker's lease ran out while it ran this job")
@@ -55,6 +55,16 @@ class Settlement(msgspec.Struct, frozen=True):
     repeats: list[str] = []
     """The effects that it found done, and did not do again."""
     renamed: Renamed | None = None
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.epoch, self.nonce)
+
+    @property
+    def execution(self) -> tuple[str, int, int]:
+        """The execution that ended: the job, and the fence it ran under. After a failover or from a
+        backup a store may give out an epoch again, and only the nonce is another."""
+        return self.id, self.epoch, self.nonce
 
     @property
     def what(self) -> What:
@@ -99,11 +109,38 @@ class Recovered(msgspec.Struct, frozen=True):
     fate: Literal["untried", "crashed", "poisoned"]
 
 
-def renew(worker: str, lease_seconds: float) -> Plan[set[tuple[int, str]]]:
-    """Renew all leases of a worker; the epoch and id of each job that it still holds. One that was
-    cancelled is missing from a lease that goes on."""
-    rows = yield Statement("renew", {"worker": worker, "lease_us": _microseconds(lease_seconds)})
-    return {(epoch, id) for epoch, ids in rows for id in msgspec.json.decode(ids)}
+class Renewal(msgspec.Struct, frozen=True):
+    """The jobs that a worker still holds, each under the fence of its lease. One that was cancelled
+    is missing from a lease that goes on."""
+
+    held: set[tuple[Fence, str]]
+    locked: set[Fence]
+    """The leases that were not renewed, because a transaction has locked them. Nobody takes them
+    back before it has ended."""
+
+
+def renew(
+    worker: str,
+    known: Iterable[Fence],
+    lease_seconds: float,
+    *,
+    were_locked: Collection[Fence] = (),
+) -> Plan[Renewal]:
+    """Renew the leases that a worker knows of, unless they have run out. Those that `were_locked`
+    the last time could not be renewed in time, and may have run out since."""
+    leases = [
+        {"epoch": fence.epoch, "nonce": fence.nonce, "was_locked": fence in were_locked}
+        for fence in known
+    ]
+    rows = yield document("renew", leases, worker=worker, lease_us=_microseconds(lease_seconds))
+    held: set[tuple[Fence, str]] = set()
+    locked: set[Fence] = set()
+    for epoch, nonce, ids, is_locked in rows:
+        fence = Fence(epoch, nonce)
+        held.update((fence, id) for id in msgspec.json.decode(ids))
+        if is_locked:
+            locked.add(fence)
+    return Renewal(held, locked)
 
 
 def settle(settlements: Sequence[Settlement], *, again: bool = False) -> Plan[list[Settlement]]:
@@ -112,10 +149,10 @@ def settle(settlements: Sequence[Settlement], *, again: bool = False) -> Plan[li
     An execution whose lease ran out may still end its job if nobody else has claimed it since.
     `again` says that these were sent before and the answer was lost: what is there is accepted.
     """
-    accepted = {(s.id, s.epoch) for s in settlements if s.written}
+    accepted = {s.execution for s in settlements if s.written}
 
     def refused() -> list[Settlement]:
-        return [s for s in settlements if (s.id, s.epoch) not in accepted]
+        return [s for s in settlements if s.execution not in accepted]
 
     if asked := [s for s in refused() if again or s.maybe_written]:
         accepted.update((yield document("settled", asked)))
@@ -124,11 +161,9 @@ def settle(settlements: Sequence[Settlement], *, again: bool = False) -> Plan[li
     if late := [s for s in refused() if s.state is not None]:
         accepted.update((yield document("settle_late", late)))
     for held in settlements:
-        if held.doubts and (held.id, held.epoch) in accepted:
+        if held.doubts and held.execution in accepted:
             yield from hold_for(held.id, held.doubts)
-    traces = [
-        trace for s in settlements for trace in s.traces(refused=(s.id, s.epoch) not in accepted)
-    ]
+    traces = [trace for s in settlements for trace in s.traces(refused=s.execution not in accepted)]
     if traces:
         yield document("keep_recognised", traces, limit=REPEATS)
     renamed = [record for s in settlements for record in s.renamed_effects()]
@@ -182,8 +217,8 @@ def exchange(
     the outlook says that some are due, in one transaction. The first `begun` of them (all, if not
     said) begin at once; `apart`: each has a lease of its own; `bounds` of a queue: see Claim."""
     if over:
-        given_back = set() if again else {epoch for (epoch,) in (yield settle_whole(over))}
-        kept = [lease for lease in over if lease[0].claimed.fence.epoch not in given_back]
+        given_back = set() if again else fences((yield settle_whole(over)))
+        kept = [lease for lease in over if lease[0].claimed.fence not in given_back]
         done = [*done, *(completed(end) for lease in kept for end in lease)]
     refused = (yield from settle(done, again=again)) if done else []
     claimed: list[Claimed] = []

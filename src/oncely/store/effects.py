@@ -21,8 +21,8 @@ from oncely.store.plan import Form, Plan, Row, Statement, Together, document
 from oncely.store.trail import Trail, write
 
 _ROUNDS = 10
-Place = tuple[str, str, int]
-"""Job, name and epoch: one intent of one execution."""
+Place = tuple[str, str, int, int]
+"""Job, name, epoch and nonce: one intent of one execution."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class Effect(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        return self.id, self.name, self.fence.epoch
+        return self.id, self.name, self.fence.epoch, self.fence.nonce
 
     def record(self) -> dict[str, Any]:
         """As the statements take it."""
@@ -106,8 +106,8 @@ def begin_all(
         rows = yield document("effect_begin", [effect.record() for effect in waiting])
         changing: set[Place] = set()
         asked = {effect.place for effect in waiting} if rows else set()
-        for id, name, epoch, held, *row, earlier in rows:
-            place = id, name, epoch
+        for id, name, epoch, nonce, held, *row, earlier in rows:
+            place = id, name, epoch, nonce
             if place not in asked:
                 raise StoreError(f"the store spoke of effect {name!r} of job {id}, in other words")
             written = None if earlier is None else Written(_names(earlier))
@@ -155,14 +155,14 @@ def _under_recorded_names(effects: Sequence[Effect]) -> Plan[list[Effect]]:
         for effect in effects
     ]
     rows = yield document("effect_look", [each.record() for names in named for each in names])
-    recorded = {(id, name, epoch) for id, name, epoch, _, state, *_ in rows if state is not None}
+    recorded = {tuple(place) for *place, _, state in (row[:6] for row in rows) if state is not None}
     return [next((each for each in names if each.place in recorded), names[0]) for names in named]
 
 
 def look(effect: Effect) -> Plan[Entry | None]:
     """What the ledger has of it, whoever holds the job."""
     [now] = (yield from _under_recorded_names([effect])) if effect.was else [effect]
-    [(_, _, _, _, *row)] = yield document("effect_look", [now.record()])
+    [(_, _, _, _, _, *row)] = yield document("effect_look", [now.record()])
     if row[0] is None:
         return None
     entry = Entry(*row)
@@ -183,7 +183,7 @@ def retake(effect: Effect) -> Plan[Entry | None]:
     for _ in range(_ROUNDS):
         if (yield Statement("effect_retake", effect.params(*_FENCED))):
             return None
-        [(_, _, _, held, *row)] = yield document("effect_look", [effect.record()])
+        [(_, _, _, _, held, *row)] = yield document("effect_look", [effect.record()])
         if not held:
             raise LeaseLost(effect.id, effect.fence.epoch)
         if row[0] == "done":
@@ -238,9 +238,10 @@ def _recorded(known: Sequence[Evidence], answer: Sequence[Row]) -> Plan[list[Rec
     held for it goes on."""
     _, (rows,) = answer
     answers = {
-        (id, name, epoch): Recorded(Entry(*row), bool(held)) for id, name, epoch, held, *row in rows
+        (id, name, epoch, nonce): Recorded(Entry(*row), bool(held))
+        for id, name, epoch, nonce, held, *row in rows
     }
-    for (job_id, _, _), recorded in answers.items():
+    for (job_id, *_), recorded in answers.items():
         if not recorded.held:
             yield from go_on(job_id)
     return [answers[evidence.effect.place] for evidence in known]
@@ -248,7 +249,7 @@ def _recorded(known: Sequence[Evidence], answer: Sequence[Row]) -> Plan[list[Rec
 
 def clear(effect: Effect) -> Plan[None]:
     """Forget the intent, in a transaction: it is known that nothing happened."""
-    yield Statement("effect_clear", effect.params("id", "name", "epoch"))
+    yield Statement("effect_clear", effect.params(*_FENCED))
     yield from go_on(effect.id)
 
 

@@ -42,7 +42,7 @@ def fail_overdue(
     jobs: list[Claimed] = []
     for worker, epoch, nonce in (yield Statement("push_overdue", {"limit": limit})):
         found = yield from claimed_before(worker, nonce)
-        jobs += [job for job in found if job.fence.epoch == epoch]
+        jobs += [job for job in found if job.fence == Fence(epoch, nonce)]
     if not jobs:
         return []
     ends = [settlement(job, _verdict(job, retry_of(job), chance())) for job in jobs]

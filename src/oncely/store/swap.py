@@ -6,14 +6,14 @@ It is one round trip and one commit, and it touches nothing that it does not hav
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
 
-from oncely.store.claim import Claimed, claimed_rows
-from oncely.store.plan import Plan, Statement, Together, document
+from oncely.store.claim import Claimed, Fence, claimed_rows
+from oncely.store.plan import Plan, Row, Statement, Together, document
 
 NOTHING = "null"
 _attempts = attrgetter("claimed.attempts")
@@ -30,9 +30,9 @@ class Completed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Swapped(msgspec.Struct, frozen=True):
-    """The epochs of the leases that were given back; what is not here is settled one by one."""
+    """The leases that were given back; what is not here is settled one by one."""
 
-    settled: set[int]
+    settled: set[Fence]
     claimed: list[Claimed]
 
 
@@ -48,15 +48,19 @@ def swap(
     settles = [settle_whole(leases)] if leases else []
     answers = [rows for (rows,) in (yield Together(parts=[*settles, *claim]))]
     claimed = claimed_rows(answers[-1]) if claim else []
-    settled = {epoch for (epoch,) in answers[0]} if leases else set()
+    settled = fences(answers[0]) if leases else set()
     return Swapped(settled, claimed)
 
 
 def settle_whole(leases: Sequence[Sequence[Completed]]) -> Statement:
-    """Its answer is the epochs of those that were given back."""
+    """Its answer is the fences of those that were given back."""
     # In order, for all of them are locked.
     whole = sorted(map(_whole, leases), key=itemgetter("epoch"))
     return document("settle_whole", whole)
+
+
+def fences(rows: Iterable[Row]) -> set[Fence]:
+    return {Fence(epoch, nonce) for epoch, nonce in rows}
 
 
 def _whole(lease: Sequence[Completed]) -> dict[str, Any]:

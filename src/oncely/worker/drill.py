@@ -65,7 +65,7 @@ class Drill:
     def __init__(self, share: float, kit: Kit) -> None:
         self._share = share
         self._kit = kit
-        self._chosen: dict[tuple[str, int], Chosen] = {}
+        self._chosen: dict[tuple[str, Fence], Chosen] = {}
         self._waiting: list[tuple[float, int, Chosen]] = []
         self._running: dict[asyncio.Task[None], DrillContext] = {}
         self._wake = asyncio.Event()
@@ -87,7 +87,7 @@ class Drill:
             return
         result = None if said_so_itself or not isinstance(ending, Returned) else ending.result
         chosen = Chosen(claimed, handler, context.max_attempts, timeout_seconds, result)
-        self._chosen[claimed.job_id, claimed.fence.epoch] = chosen
+        self._chosen[claimed.job_id, claimed.fence] = chosen
 
     def settled(
         self,
@@ -98,16 +98,14 @@ class Drill:
         """After an exchange with the store has been committed."""
         if not self._chosen:
             return
-        late = {(end.id, end.epoch) for end in refused}
-        ends = [(end.id, end.epoch, end.state) for end in singles]
+        late = {(end.id, end.fence) for end in refused}
+        ends = [(end.id, end.fence, end.state) for end in singles]
         ends += [
-            (end.claimed.job_id, end.claimed.fence.epoch, "completed")
-            for lease in over
-            for end in lease
+            (end.claimed.job_id, end.claimed.fence, "completed") for lease in over for end in lease
         ]
-        for job_id, epoch, state in ends:
-            chosen = self._chosen.pop((job_id, epoch), None)
-            known = chosen is not None and state == "completed" and (job_id, epoch) not in late
+        for job_id, fence, state in ends:
+            chosen = self._chosen.pop((job_id, fence), None)
+            known = chosen is not None and state == "completed" and (job_id, fence) not in late
             if chosen is not None and known and len(self._waiting) < _WAITING:
                 self._put(chosen)
 

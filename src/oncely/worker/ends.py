@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from oncely.store.claim import Claimed
+from oncely.store.claim import Claimed, Fence
 from oncely.store.deliver import Settlement, completed
 from oncely.store.swap import Completed
 from oncely.worker.pace import LINGER_SECONDS
@@ -17,9 +17,9 @@ class Ends:
     time is over, in leases that are, or an end that is not a plain return."""
 
     def __init__(self) -> None:
-        self._left: dict[int, int] = {}
-        self._leases: dict[int, Lease] = {}
-        self._since: dict[int, float] = {}
+        self._left: dict[Fence, int] = {}
+        self._leases: dict[Fence, Lease] = {}
+        self._since: dict[Fence, float] = {}
         self._singles: list[Settlement] = []
         self._claimed = 0
         self._over = 0
@@ -30,6 +30,11 @@ class Ends:
         return bool(self._leases or self._singles)
 
     @property
+    def fences(self) -> set[Fence]:
+        """The leases of the executions that wait here."""
+        return fences_of(self._leases.values(), self._singles)
+
+    @property
     def since(self) -> float | None:
         """When the first ended of those that wait for the rest of their lease."""
         return min(self._since.values(), default=None)
@@ -38,44 +43,44 @@ class Ends:
         self._claimed = len(claimed) or self._claimed
         for job in claimed:
             if job.place == 0:
-                self._left[job.fence.epoch] = job.of
+                self._left[job.fence] = job.of
 
     def add(self, claimed: Claimed, end: Completed | Settlement, now: float) -> None:
-        epoch = claimed.fence.epoch
+        fence = claimed.fence
         if isinstance(end, Settlement):
             self._singles.append(end)
             self.urgent = True
-        elif (lease := self._leases.get(epoch)) is not None:
+        elif (lease := self._leases.get(fence)) is not None:
             lease.append(end)
         else:
-            self._leases[epoch] = [end]
-            self._since[epoch] = now
-        left = self._left.get(epoch, 1) - 1
+            self._leases[fence] = [end]
+            self._since[fence] = now
+        left = self._left.get(fence, 1) - 1
         if left:
-            self._left[epoch] = left
+            self._left[fence] = left
         else:
-            self._left.pop(epoch, None)
+            self._left.pop(fence, None)
             self._over += claimed.of
             self.urgent = self.urgent or 2 * self._over >= self._claimed
 
     def leave(self, claimed: Claimed) -> None:
         """Its end comes from elsewhere."""
-        self._left.pop(claimed.fence.epoch, None)
+        self._left.pop(claimed.fence, None)
 
     def take(self, now: float, *, linger: bool) -> tuple[list[Lease], list[Settlement]]:
         """The leases that are over as a whole, and single ends. With `linger`, those whose lease
         goes on stay for a moment."""
         over: list[Lease] = []
         singles, self._singles = self._singles, []
-        for epoch, lease in list(self._leases.items()):
+        for fence, lease in list(self._leases.items()):
             if len(lease) == lease[0].claimed.of:
                 lease.sort(key=_place)
                 over.append(lease)
-            elif linger and epoch in self._left and now - self._since[epoch] < LINGER_SECONDS:
+            elif linger and fence in self._left and now - self._since[fence] < LINGER_SECONDS:
                 continue
             else:
                 singles += map(completed, lease)
-            del self._leases[epoch], self._since[epoch]
+            del self._leases[fence], self._since[fence]
         self.urgent, self._over = False, 0
         return over, singles
 
@@ -83,10 +88,17 @@ class Ends:
         """They could not be sent."""
         self._singles += singles
         for lease in over:
-            epoch = lease[0].claimed.fence.epoch
-            self._leases[epoch] = lease
-            self._since[epoch] = now
+            fence = lease[0].claimed.fence
+            self._leases[fence] = lease
+            self._since[fence] = now
         self.urgent = True
+
+
+def fences_of(over: Iterable[Lease], singles: Iterable[Settlement]) -> set[Fence]:
+    """The leases that these executions ran under."""
+    fences = {lease[0].claimed.fence for lease in over}
+    fences.update(end.fence for end in singles)
+    return fences
 
 
 def _place(end: Completed) -> int:

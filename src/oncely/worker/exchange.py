@@ -6,30 +6,14 @@ import secrets
 import time
 from collections.abc import Sequence
 
-import msgspec
-
 from oncely.store import deliver
-from oncely.store.claim import Claimed, claim_statement, claimed_before
+from oncely.store.claim import Claimed, claim_statement
 from oncely.store.deliver import Settlement, completed
 from oncely.store.lanes import AtOnce, Claim, Outlook, at_once
-from oncely.store.plan import Plan, Statement
+from oncely.store.plan import Statement
 from oncely.store.swap import Completed, swap
 from oncely.worker.bounds import Bounds
 from oncely.worker.line import Line
-
-
-class Lost(msgspec.Struct):
-    """A claim that was sent and given up. The store may carry it out all the same, later: `known`
-    are the leases under its number that the worker has heard of."""
-
-    nonce: int
-    known: set[int]
-    looks: int = 10
-    """So often it is looked for, a third of a lease apart."""
-
-    def look(self, worker: str) -> Plan[list[Claimed]]:
-        found = yield from claimed_before(worker, self.nonce)
-        return [job for job in found if job.fence.epoch not in self.known]
 
 
 class Exchange:
@@ -63,7 +47,6 @@ class Exchange:
         self.refused: list[Settlement] = []
         self.source: str | None = None
         """The plain queue that gave jobs."""
-        self.lost: Lost | None = None
 
     async def make(
         self, store: Line, over: Sequence[Sequence[Completed]], singles: Sequence[Settlement]
@@ -90,9 +73,7 @@ class Exchange:
             lost = swapped is None
             if swapped is not None:
                 claimed = swapped.claimed
-                over = [
-                    lease for lease in over if lease[0].claimed.fence.epoch not in swapped.settled
-                ]
+                over = [lease for lease in over if lease[0].claimed.fence not in swapped.settled]
                 others = others - {queue}
                 if at_once is not None:
                     at_once.tell(self._outlook, claimed)
@@ -106,8 +87,6 @@ class Exchange:
         unsaid = any(not end.written or end.repeats for end in singles)
         if over or unsaid or lost or room:
             claimed += await self._exchange(store, over, singles, room, len(claimed), lost=lost)
-        if lost:
-            self.lost = Lost(self._nonce, {job.fence.epoch for job in claimed})
         return claimed
 
     async def _exchange(

@@ -25,7 +25,7 @@ from oncely.flow.execute import with_doubt
 from oncely.model.event import Event
 from oncely.model.outcome import Ending, Returned
 from oncely.store import deliver
-from oncely.store.claim import Claimed
+from oncely.store.claim import Claimed, Fence
 from oncely.store.deliver import Settlement
 from oncely.store.swap import Completed
 from oncely.worker.care import ALONE_SECONDS, Care
@@ -262,7 +262,8 @@ class Hands:
         self._not_alone(task)
         if task.cancelled():
             # Somebody else runs it from the beginning. Also if the lease was lost: where the
-            # store only did not answer it may still be ours, and would be renewed for ever.
+            # store only did not answer it may still be ours, and nobody else would run the job
+            # before the lease has run out.
             claimed = execution.claimed
             self._settle(claimed, deliver.handed_back(claimed, tried=True), context)
         thread = context.thread
@@ -327,12 +328,19 @@ class Hands:
             _, claimed = self._hand.popleft()
             self._ends.add(claimed, deliver.handed_back(claimed, tried=False), 0.0)
 
-    def _keep_in_hand(self, kept: set[tuple[int, str]], asked: float) -> None:
+    @staticmethod
+    def _is_held(claimed: Claimed, known: set[Fence], held: set[tuple[Fence, str]]) -> bool:
+        """Whether a renewal of the `known` leases has found the job under its lease. A job whose
+        lease was not asked for was claimed since."""
+        return claimed.fence not in known or (claimed.fence, claimed.job_id) in held
+
+    def _keep_in_hand(self, known: set[Fence], held: set[tuple[Fence, str]]) -> None:
         """What was cancelled, or lost with its lease, is not begun. It is handed back all the same:
-        where the store only did not answer it may still be ours, and would be renewed for ever."""
+        where the store only did not answer it may still be ours, and nobody else would run it
+        before the lease has run out."""
         hand, self._hand = self._hand, deque()
         for at, claimed in hand:
-            if at > asked or (claimed.fence.epoch, claimed.job_id) in kept:
+            if self._is_held(claimed, known, held):
                 self._hand.append((at, claimed))
             else:
                 self._ends.add(claimed, deliver.handed_back(claimed, tried=False), 0.0)

@@ -54,8 +54,11 @@ class Pace:
 
     @property
     def apart(self) -> bool:
-        """Whether most handlers complete their jobs themselves."""
-        return self._by_itself > 0.5
+        """Whether each job has a lease of its own: most handlers complete their jobs themselves, or
+        nothing is fetched ahead. Then handlers take long, or nothing is known of them yet: a slow
+        transaction of one would keep the lease of all from being renewed, and to write a lease for
+        each costs little beside them."""
+        return self._by_itself > 0.5 or not self.ahead
 
     @property
     def ahead(self) -> int:

@@ -178,7 +178,7 @@ class PushWorker(Worker):
         if context.execution_id in self._accepted:
             self._accepted.remove(context.execution_id)
             self._ends.leave(claimed)
-            self._told.left(context.job_id, context.epoch)
+            self._told.left(claimed)
         else:
             super()._settle(claimed, settlement, context)
 

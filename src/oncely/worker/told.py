@@ -9,7 +9,7 @@ import msgspec
 
 from oncely.flow.events import Events
 from oncely.model.event import Event
-from oncely.store.claim import Claimed
+from oncely.store.claim import Claimed, Fence
 from oncely.store.deliver import Recovered, Settlement, completed
 from oncely.store.swap import Completed
 
@@ -20,7 +20,7 @@ class Told:
     def __init__(self, events: Events, worker: str) -> None:
         self._events = events
         self._worker = worker
-        self._open: dict[tuple[str, int], tuple[Claimed, float]] = {}
+        self._open: dict[tuple[str, Fence], tuple[Claimed, float]] = {}
 
     def exchanged(
         self,
@@ -37,11 +37,10 @@ class Told:
         settled = [*singles, *(completed(end) for lease in over for end in lease)]
         now = time.monotonic()
         events: list[Event] = []
-        late = {(settlement.id, settlement.epoch) for settlement in refused}
+        late = {settlement.execution for settlement in refused}
         for settlement in settled:
-            place = (settlement.id, settlement.epoch)
-            known = self._open.pop(place, None)
-            refused_end = place in late
+            known = self._open.pop((settlement.id, settlement.fence), None)
+            refused_end = settlement.execution in late
             if known is None:
                 continue
             if wanted("deduplicated"):
@@ -52,14 +51,14 @@ class Told:
                 job, begun = known
                 events.append(self._end(job, settlement, now - begun, late=refused_end))
         for job in claimed:
-            self._open[job.job_id, job.fence.epoch] = (job, now)
+            self._open[job.job_id, job.fence] = (job, now)
             if wanted("claimed"):
                 events.append(self._claim(job))
         self._events.tell("worker", events)
 
-    def left(self, job_id: str, epoch: int) -> None:
+    def left(self, claimed: Claimed) -> None:
         """It goes on elsewhere: somebody else settles it."""
-        self._open.pop((job_id, epoch), None)
+        self._open.pop((claimed.job_id, claimed.fence), None)
 
     def recovered(self, jobs: Iterable[Recovered]) -> None:
         """Ends that dead workers could not tell themselves."""

@@ -20,11 +20,13 @@ from oncely.model.drill import check_share
 from oncely.model.errors import StoreUnavailable, WorkerStuck
 from oncely.model.outcome import Ending
 from oncely.store import deliver
-from oncely.store.claim import Claimed
+from oncely.store.claim import Claimed, Fence
+from oncely.store.deliver import Settlement
 from oncely.store.lanes import Outlook, survey
 from oncely.worker.bounds import Bounds
 from oncely.worker.drill import Drill, Kit
-from oncely.worker.exchange import Exchange, Lost
+from oncely.worker.ends import Lease, fences_of
+from oncely.worker.exchange import Exchange
 from oncely.worker.execution import Execution
 from oncely.worker.gear import Gear, check_above_zero, check_queues
 from oncely.worker.handler_threads import HandlerThreads
@@ -64,7 +66,8 @@ class Worker(Hands):
         self._told = Told(gear.events, self.name)
         self._reporter = self._reports(concurrency)
         super().__init__(gear, concurrency, self._reporter.times)
-        self._lost: list[Lost] = []
+        self._settling: list[tuple[Sequence[Lease], Sequence[Settlement]]] = []
+        self._locked: set[Fence] = set()
         self._outlook = Outlook()
         self._bounds = Bounds()
         self._source: str | None = None
@@ -330,6 +333,7 @@ class Worker(Hands):
             parallel=self._gear.engine.is_parallel,
         )
         self._under_way += wanted
+        self._settling.append((over, singles))
         try:
             claimed = await exchange.make(self._store, over, singles)
         except BaseException:
@@ -337,9 +341,8 @@ class Worker(Hands):
             raise
         finally:
             self._under_way -= wanted
+            self._settling.remove((over, singles))
         self._source = exchange.source or self._source
-        if exchange.lost is not None:
-            self._lost.append(exchange.lost)
         over_at = time.monotonic()
         if self._outlook.due & self._outlook.tight:
             self._tight_until = over_at + self._pace.hand_seconds
@@ -364,7 +367,8 @@ class Worker(Hands):
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(self._lease_seconds / 3)
+            # One that was locked is renewed soon after: it may have run out meanwhile.
+            await asyncio.sleep(self._lease_seconds / (30 if self._locked else 3))
             await self._renew_now()
 
     async def _renew_now(self) -> None:
@@ -373,36 +377,35 @@ class Worker(Hands):
         If the store does not answer for as long as a lease lasts, all of them must be taken for
         lost: by then others may be running these jobs.
         """
-        asked = time.monotonic()
+        known = self._known_leases()
+        if not known:
+            return
         try:
             async with asyncio.timeout(self._lease_seconds * 2 / 3):
-                kept = await self._store.ask(
-                    lambda _: deliver.renew(self.name, self._lease_seconds)
+                renewal = await self._store.ask(
+                    lambda _: deliver.renew(
+                        self.name, known, self._lease_seconds, were_locked=self._locked
+                    )
                 )
         except TimeoutError:
-            kept = set()
-        self._keep_in_hand(kept, asked)
+            renewal = deliver.Renewal(set(), set())
+        self._locked = renewal.locked
+        self._keep_in_hand(known, renewal.held)
         for task, execution in list(self._running.items()):
             claimed, context = execution.claimed, execution.context
-            held = (claimed.fence.epoch, claimed.job_id) in kept
-            if not (held or context.may_be_completed) and context.begun < asked:
+            if not self._is_held(claimed, known, renewal.held) and not context.may_be_completed:
                 log("lease lost", job_id=claimed.job_id, epoch=claimed.fence.epoch)
                 task.cancel()
-        if self._lost:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._lease_seconds / 3):
-                    await self._find_lost()
 
-    async def _find_lost(self) -> None:
-        """Their leases are in our name, so nobody else will take them back."""
-        for lost in list(self._lost):
-            found = await self._store.ask(lambda _, lost=lost: lost.look(self.name), "read")  # type: ignore[misc]
-            lost.looks -= 1
-            if found and not self._stopping:
-                lost.known.update(job.fence.epoch for job in found)
-                self._told.exchanged([], [], [], found)
-                self._take_in(found)
-        self._lost = [lost for lost in self._lost if lost.looks]
+    def _known_leases(self) -> set[Fence]:
+        """The leases of what is in hand, runs, or has ended and is not settled yet. One that the
+        store has written for us and we were never told of is not among them, and runs out."""
+        known = {claimed.fence for _, claimed in self._hand}
+        known.update(execution.claimed.fence for execution in self._running.values())
+        known |= self._ends.fences
+        for over, singles in self._settling:
+            known |= fences_of(over, singles)
+        return known
 
     async def _wind_down(self) -> None:
         """Hand back what was fetched ahead, wait for the handlers, then hand back what has not

@@ -9,7 +9,7 @@ member as materialized (
     select l.epoch, l.nonce, unnest(l.ids) as id from oncely.lease l
     where l.epoch in (select i.epoch from input i)
 )
-select i.id::text, i.name, i.epoch, m.id is not null, e.state, e.verb, e.fingerprint, e.epoch,
+select i.id::text, i.name, i.epoch, i.nonce, m.id is not null, e.state, e.verb, e.fingerprint, e.epoch,
     date_part('epoch', clock_timestamp() - e.begun_at), e.source, e.result::text
 from input i
 left join member m on m.id = i.id and m.epoch = i.epoch and m.nonce = i.nonce

@@ -29,4 +29,5 @@ from mine m, gone g
 -- A lease of several jobs, of which another one was revived before.
 on conflict (epoch) do update
 set ids = l.ids || excluded.ids, started = l.started + 1, expires_at = excluded.expires_at
+where l.nonce = excluded.nonce
 returning (extract(epoch from l.expires_at) * 1000000)::bigint

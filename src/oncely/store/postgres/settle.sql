@@ -106,5 +106,5 @@ woken as (
 told as (
     select count(oncely.tell_waiters(e.ids)) as n from (select array_agg(job_id) as ids from ended) e
 )
-select id::text, epoch from held
+select id::text, epoch, nonce from held
 where (select queues from woken) >= 0 and (select n from told) >= 0

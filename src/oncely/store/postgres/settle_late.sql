@@ -88,5 +88,5 @@ counted as (
 told as (
     select count(oncely.tell_waiters(e.ids)) as n from (select array_agg(job_id) as ids from ended) e
 )
-select m.id::text, m.epoch from mine m join gone g on g.id = m.id
+select m.id::text, m.epoch, m.nonce from mine m join gone g on g.id = m.id
 where (select n from told) >= 0

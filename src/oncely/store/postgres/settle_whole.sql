@@ -13,11 +13,11 @@ gone as (
         and (l.epoch, l.nonce, cardinality(l.ids)) in (
             select i.epoch, i.nonce, i.size from input i
         )
-    returning l.epoch, l.ids, l.worker, l.claimed_at
+    returning l.epoch, l.nonce, l.ids, l.worker, l.claimed_at
 ),
 over as (
     select g.*, i.attempts, i.results, i.kinds, i.is_unique
-    from gone g join input i on i.epoch = g.epoch
+    from gone g join input i on i.epoch = g.epoch and i.nonce = g.nonce
 ),
 ended as (
     insert into oncely.outcome (
@@ -48,4 +48,4 @@ counted as (
     group by k.key
 ),
 told as (select count(oncely.tell_waiters(g.ids)) as n from gone g)
-select epoch from gone where (select n from told) >= 0
+select epoch, nonce from gone where (select n from told) >= 0

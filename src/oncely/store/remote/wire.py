@@ -137,20 +137,34 @@ class Exchanged(Told, frozen=True):
     unfinished: bool
 
 
+class LeaseSent(Asked, frozen=True):
+    """A lease as the claim has told it. `wasLocked`: so it was told by the last renewal."""
+
+    epoch: Annotated[int, Meta(ge=1, lt=2**63)]
+    nonce: Annotated[int, Meta(ge=0, lt=2**63)]
+    was_locked: bool = False
+
+
 class Renew(Asked, frozen=True):
-    """All leases of a worker."""
+    """The leases that the worker knows of. One that has run out is not renewed."""
 
     worker_id: WorkerId
     lease_seconds: LeaseSeconds
+    leases: Annotated[list[LeaseSent], Meta(max_length=EXCHANGE_LIMIT)]
 
 
 class Held(Told, frozen=True):
+    """A job under its lease. `locked`: a transaction has locked the lease, which was not renewed;
+    nobody takes it back before that has ended."""
+
     epoch: int
+    nonce: int
     id: str
+    locked: bool
 
 
 class Renewed(Told, frozen=True):
-    """What the worker still holds."""
+    """What the worker still holds, of the leases that it has named."""
 
     held: list[Held]
 

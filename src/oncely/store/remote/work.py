@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +11,7 @@ from msgspec import UNSET
 from oncely.model.worker import About
 from oncely.store import audit, deliver, lanes, requests, swap, traffic, upkeep, workers
 from oncely.store import counters as counting
-from oncely.store.claim import Claimed
+from oncely.store.claim import Claimed, Fence
 from oncely.store.deliver import Settlement
 from oncely.store.lanes import Outlook
 from oncely.store.plan import Plan
@@ -108,9 +108,23 @@ def _end(one: Settlement) -> wire.EndSent:
 
 
 @carries(deliver.renew)
-def renew(server: Server, worker: str, lease_seconds: float) -> set[tuple[int, str]]:
-    body = server.post("/v1/worker/renew", wire.Renew(worker, lease_seconds))
-    return {(held.epoch, held.id) for held in msgspec.json.decode(body, type=wire.Renewed).held}
+def renew(
+    server: Server,
+    worker: str,
+    known: Iterable[Fence],
+    lease_seconds: float,
+    were_locked: Collection[Fence] = (),
+) -> deliver.Renewal:
+    leases = [wire.LeaseSent(each.epoch, each.nonce, each in were_locked) for each in known]
+    held: list[wire.Held] = []
+    for first in range(0, len(leases), wire.EXCHANGE_LIMIT):
+        part = leases[first : first + wire.EXCHANGE_LIMIT]
+        body = server.post("/v1/worker/renew", wire.Renew(worker, lease_seconds, part))
+        held += msgspec.json.decode(body, type=wire.Renewed).held
+    return deliver.Renewal(
+        {(Fence(each.epoch, each.nonce), each.id) for each in held},
+        {Fence(each.epoch, each.nonce) for each in held if each.locked},
+    )
 
 
 @carries(workers.report)

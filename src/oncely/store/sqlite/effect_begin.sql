@@ -3,6 +3,7 @@
 -- have other effects on record, with their names.
 select
     json_extract(d.value, '$.id'), json_extract(d.value, '$.name'), json_extract(d.value, '$.epoch'),
+    json_extract(d.value, '$.nonce'),
     (
         json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'),
         json_extract(d.value, '$.id')

@@ -1,6 +1,7 @@
 -- For each whether its job is still held, and what is known of it.
 select
     json_extract(d.value, '$.id'), json_extract(d.value, '$.name'), json_extract(d.value, '$.epoch'),
+    json_extract(d.value, '$.nonce'),
     (
         json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'),
         json_extract(d.value, '$.id')

@@ -14,7 +14,8 @@ where e.job_id = :id and e.epoch = :epoch and e.nonce = :nonce and e.outcome = '
     and e.epoch = (select max(x.epoch) from oncely_execution x where x.job_id = e.job_id)
 -- A lease of several jobs, of which another one was revived before.
 on conflict (epoch) do update
-set ids = json_insert(ids, '$[#]', :id), started = started + 1, expires_at = excluded.expires_at;
+set ids = json_insert(ids, '$[#]', :id), started = started + 1, expires_at = excluded.expires_at
+where nonce = excluded.nonce;
 
 delete from oncely_ready
 where (queue, priority, lane, due_at, id) in (

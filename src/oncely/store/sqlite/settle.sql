@@ -1,6 +1,7 @@
 -- End executions. What a lease no longer holds is not in the answer, and nothing is written for
 -- it.
-select json_extract(d.value, '$.id'), json_extract(d.value, '$.epoch') from json_each(:doc) d
+select json_extract(d.value, '$.id'), json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce')
+from json_each(:doc) d
 where (
     json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce'), json_extract(d.value, '$.id')
 ) in (

@@ -54,4 +54,4 @@ where (job_id, epoch) in (
     cross join oncely_outcome o
         on o.job_id = json_extract(d.value, '$.id') and o.epoch = json_extract(d.value, '$.epoch')
 )
-returning job_id, epoch
+returning job_id, epoch, nonce

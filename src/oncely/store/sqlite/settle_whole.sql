@@ -1,7 +1,7 @@
 -- Every job of these leases was completed, and each lease holds all of its jobs: jobs leave a lease
 -- and none is ever added, so it is enough to count them. `attempts` and `results` are in the order of
 -- the lease; those that are all 1, or all null, are not sent.
-select l.epoch
+select l.epoch, l.nonce
 from json_each(:doc) d cross join oncely_lease l on l.epoch = json_extract(d.value, '$.epoch')
 where l.nonce = json_extract(d.value, '$.nonce')
     and json_array_length(l.ids) = json_extract(d.value, '$.size');

@@ -1,5 +1,5 @@
 -- Which of these executions have an end that was written.
-select json_extract(i.value, '$.id'), json_extract(i.value, '$.epoch')
+select json_extract(i.value, '$.id'), json_extract(i.value, '$.epoch'), json_extract(i.value, '$.nonce')
 from json_each(:doc) i
 where exists (
     select 1 from oncely_outcome o

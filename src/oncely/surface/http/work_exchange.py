@@ -12,7 +12,7 @@ from oncely.model.draft import check_name
 from oncely.model.effect import check_name as check_name_of_effect
 from oncely.model.outcome import Failure, kept_text
 from oncely.store import deliver, executions
-from oncely.store.claim import Claimed
+from oncely.store.claim import Claimed, Fence
 from oncely.store.deliver import Settlement
 from oncely.store.effects import Renamed
 from oncely.store.lanes import Outlook, survey
@@ -80,8 +80,20 @@ def _own(call: Call[Any, None], done: list[Settlement]) -> Plan[list[Settlement]
 async def renew_leases(call: Call[Renew, None]) -> Answer:
     body = call.body
     worker = named(call, body.worker_id)
-    held = await ask(call, lambda _: deliver.renew(worker, body.lease_seconds))
-    return Answer(Renewed([Held(epoch, job_id) for epoch, job_id in sorted(held)]))
+    known = [Fence(each.epoch, each.nonce) for each in body.leases]
+    were_locked = {Fence(each.epoch, each.nonce) for each in body.leases if each.was_locked}
+    renewal = await ask(
+        call,
+        lambda _: deliver.renew(worker, known, body.lease_seconds, were_locked=were_locked),
+    )
+    return Answer(
+        Renewed(
+            [
+                Held(fence.epoch, fence.nonce, job_id, fence in renewal.locked)
+                for fence, job_id in renewal.held
+            ]
+        )
+    )
 
 
 async def reclaim_jobs(call: Call[Reclaim, None]) -> Answer:
@@ -167,7 +179,7 @@ ENDPOINTS: Final = (
         "/v1/worker/renew",
         "work",
         renew_leases,
-        "Renew all leases of a worker",
+        "Renew the leases that a worker knows of",
         answer=Renewed,
         body=Renew,
         statuses={200: "What it still holds"},

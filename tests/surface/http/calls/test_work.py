@@ -282,13 +282,19 @@ SPEAKING: list[tuple[str, dict[str, Any]]] = [
         "/v1/worker/exchange",
         {**EXCHANGE, "done": [{"executionId": "{e}", "attempt": 1, "repeats": ["n"]}]},
     ),
-    ("/v1/worker/renew", {"workerId": "w", "leaseSeconds": 3_600}),
+    ("/v1/worker/renew", {"workerId": "w", "leaseSeconds": 3_600, "leases": ["{lease}"]}),
 ]
 """All that can be said of a delivery by whoever knows it: `{e}`."""
 
 
 def filled(body: dict[str, Any], job: dict[str, Any]) -> Any:
-    return json.loads(json.dumps(body).replace("{e}", job["executionId"]))
+    told = json.dumps(body).replace("{e}", job["executionId"])
+    return json.loads(told.replace('"{lease}"', json.dumps(lease(job))))
+
+
+def lease(job: dict[str, Any]) -> dict[str, int]:
+    nonce = job["executionId"].rpartition(".")[2]
+    return {"epoch": job["epoch"], "nonce": int(nonce, 16)}
 
 
 def test_a_key_for_other_queues_sees_neither_the_queue_nor_its_jobs(app: Oncely) -> None:
@@ -336,7 +342,7 @@ def test_no_key_can_speak_for_the_workers_of_another(app: Oncely) -> None:
     with in_thread(app) as url, Client(url, one) as client, Client(url, two) as other:
         [job] = claim(client, requestId="r")
         before = everything(app, job)
-        renew = {"workerId": "w", "leaseSeconds": 3_600}
+        renew = {"workerId": "w", "leaseSeconds": 3_600, "leases": [lease(job)]}
         assert other.post("/v1/worker/renew", json=renew).json() == {"held": []}
         for name in (f"w@{one.split('_')[1]}", f"w@{one.split('_')[1]}@"):
             stolen = other.post("/v1/worker/renew", json={**renew, "workerId": name})
@@ -346,8 +352,12 @@ def test_no_key_can_speak_for_the_workers_of_another(app: Oncely) -> None:
         assert another["id"] != job["id"]
         assert claim(client, requestId="r") == [job]
         held = client.post("/v1/worker/renew", json=renew).json()["held"]
-        assert held == [{"epoch": job["epoch"], "id": job["id"]}]
+        assert held == [{**lease(job), "id": job["id"], "locked": False}]
         assert everything(app, job) != before
+        unknown = {"epoch": job["epoch"], "nonce": lease(job)["nonce"] ^ 1}
+        for leases in ([], [unknown]):
+            told = client.post("/v1/worker/renew", json={**renew, "leases": leases})
+            assert told.json() == {"held": []}
 
 
 def test_how_long_they_took_is_known_though_the_worker_tells_nothing(app: Oncely) -> None:
