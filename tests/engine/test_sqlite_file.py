@@ -148,7 +148,6 @@ def test_a_transaction_on_the_file_that_was_replaced(app: Oncely, path: Path) ->
 
 
 def publish(url: str, stop: Event) -> None:
-    os.nice(10)  # what is shared is to be the file, not the processor
     with Oncely(url) as app:
         while not stop.is_set():
             app.enqueue_many([NewJob("other", n, "elsewhere") for n in range(200)])
@@ -163,11 +162,11 @@ def test_publishers_do_not_starve_a_worker_of_its_leases(app: Oncely) -> None:
     async def slow(ctx: Context) -> None:
         await asyncio.sleep(5)
 
+    ids = [app.enqueue("slow", queue="mine").job_id for _ in range(4)]
     for publisher in publishers:
         publisher.start()
     try:
         wait_until(lambda: app.jobs(queue="elsewhere", limit=1), "somebody publishes")
-        ids = [app.enqueue("slow", queue="mine").job_id for _ in range(4)]
         worker = app.worker(queues=["mine"], concurrency=4, lease_seconds=3)
         asyncio.run(worker.drain())
     finally:
