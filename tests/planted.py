@@ -471,8 +471,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "worker/worker.py",
-                "        self._hand_back()\n        deadline =",
-                "        deadline =",
+                "        self._hand_back()\n        while self._running",
+                "        while self._running",
             ),
         ),
         (f"{AHEAD}test_who_is_told_to_stop_hands_back_at_once_what_it_has_not_begun",),
