@@ -140,8 +140,8 @@ class Exchanged(Told, frozen=True):
 class LeaseSent(Asked, frozen=True):
     """A lease as the claim has told it. `wasLocked`: so it was told by the last renewal."""
 
-    epoch: Annotated[int, Meta(ge=1, lt=2**63)]
-    nonce: Annotated[int, Meta(ge=0, lt=2**63)]
+    epoch: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    nonce: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     was_locked: bool = False
 
 
