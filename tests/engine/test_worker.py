@@ -253,16 +253,22 @@ def test_the_timeout_of_the_job_goes_before_that_of_the_kind(app: Oncely) -> Non
 
 
 def test_a_thread_that_outlives_its_timeout_keeps_its_place(app: Oncely) -> None:
-    """One place only, and the thread still has it: the second job waits until it is given up."""
+    """Two places, one of them taken, and the thread still has the other: the last job waits until
+    that is given up."""
     release = threading.Event()
 
     @app.job("slow", retry=Retry(max_attempts=1), timeout=0.05)
     def slow(ctx: Context) -> None:
         release.wait(PATIENCE_SECONDS)
 
+    @app.job("taken")
+    def taken(ctx: Context) -> None:
+        release.wait(PATIENCE_SECONDS)
+
     @app.job("free")
     async def free(ctx: Context) -> None: ...
 
+    app.enqueue("taken", queue="a")
     first = app.enqueue("slow", queue="a")
     second = app.enqueue("free", queue="a")
 
@@ -275,7 +281,7 @@ def test_a_thread_that_outlives_its_timeout_keeps_its_place(app: Oncely) -> None
 
     with ThreadPoolExecutor(1) as threads:
         seen = threads.submit(seen_when_timed_out)
-        asyncio.run(app.worker(concurrency=1).drain())
+        asyncio.run(app.worker(concurrency=2).drain())
     assert seen.result() == "pending"
     assert get(app, second.job_id).state == "completed"
 

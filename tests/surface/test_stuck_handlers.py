@@ -40,7 +40,7 @@ SCRIPT_OF_A_USER = """
 import asyncio
 from jobs import app
 
-asyncio.run(app.run_worker(concurrency=2))
+asyncio.run(app.run_worker(concurrency=2, grace_seconds=0.1))
 """
 
 
@@ -121,7 +121,7 @@ def started(command: list[object], folder: Path, url: str) -> Iterator["subproce
 
 
 COMMANDS: dict[str, list[object]] = {
-    "oncely worker": [SCRIPT, "worker", "jobs:app", "--concurrency", "2"],
+    "oncely worker": [SCRIPT, "worker", "jobs:app", "--concurrency", "2", "--grace-seconds", "0.1"],
     "run_worker": [sys.executable, "script.py"],
 }
 

@@ -47,6 +47,7 @@ class Hands:
     _pushes: ClassVar[bool] = False
     """Whether it serves the queues whose jobs are pushed to a URL, or all others."""
     _threads: Executor
+    _grace_seconds: float
 
     def __init__(self, gear: Gear, concurrency: int, times: Times) -> None:
         self._gear = gear
@@ -276,7 +277,8 @@ class Hands:
         self._log_stuck("handler does not return", logging.WARNING, execution)
         loop = asyncio.get_running_loop()
         if self._stuck >= self._concurrency:
-            self._giving_up = loop.call_later(_NO_PLACE_SECONDS, self._give_up)
+            patience = min(_NO_PLACE_SECONDS, self._grace_seconds)
+            self._giving_up = loop.call_later(patience, self._give_up)
         thread.add_done_callback(lambda _: tell(loop, partial(self._unstick, execution)))
 
     def _unstick(self, execution: Execution) -> None:
