@@ -119,6 +119,7 @@ SMALL = {
 """What is read whole on purpose: it does not grow with the number of jobs."""
 READ_IN_ORDER = {
     "survey": {"ready_pkey"},  # its first entry, then the first beyond it
+    "kinds_without_handler": {"ready_pkey"},
     "queues_list": {"ready_pkey"},
     "ages": {"ready_pkey"},
     "keys_sample": {"job_pkey"},
@@ -139,7 +140,8 @@ HOT = [
     "look_executions", "list_any", "list_completed", "list_standing", "list_running",
     "list_resting", "cancel", "replay_hold",
     "replay_holder", "replay", "claim", "settle", "prune_look", "prune_drop", "prune_keys",
-    "cancel_running", "claimed", "survey", "claim_lanes", "file", "ring", "limits_hold",
+    "cancel_running", "claimed", "survey", "kinds_without_handler", "claim_lanes", "file", "ring",
+    "limits_hold",
     "limits_running", "limits_spend", "limits_set", "limits_drop", "queue_set", "queues_list",
     "groups_list", "reclaim", "next_expiry", "renew", "settle_late", "settled",
     "keep_repeats", "keep_recognised", "story", "story_job",

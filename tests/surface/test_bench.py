@@ -130,6 +130,7 @@ def test_round_trips_are_counted(postgres_url: str) -> None:
 def test_the_log_and_the_index_entries_of_sqlite_are_counted(sqlite_url: str) -> None:
     path = Path(sqlite_url.removeprefix("sqlite:///"))
     with Oncely(sqlite_url) as app:
+        app.migrate()
         entries = IndexEntries(path)
         before = entries.read()
         with kept_log(path):

@@ -56,7 +56,10 @@ class Ground(msgspec.Struct, frozen=True):
     @contextmanager
     def store(self) -> Iterator[Store]:
         if self.url.startswith("sqlite:"):
-            yield Store(f"{self.url}/{next(self.number)}.db", self.schema)
+            file = Store(f"{self.url}/{next(self.number)}.db", self.schema)
+            with file.opened() as app:
+                app.migrate()
+            yield file
             return
         made = Store(self.url, f"{self.schema}_{next(self.number)}")
         with made.opened() as app:
