@@ -83,7 +83,11 @@ def test_defers_are_bounded_from_the_first_of_them_not_by_the_age_of_the_job(
 
 @pytest.mark.parametrize(
     ("verb", "fields"),
-    [("ack", {"result": 1}), ("nack", {"reason": "x"}), ("defer", {"retryAfter": 5})],
+    [
+        ("ack", {"result": 1}),
+        ("nack", {"reason": "x", "retryAfter": 60}),
+        ("defer", {"retryAfter": 60}),
+    ],
 )
 def test_the_same_again_is_200_and_changes_nothing(
     client: Client, app: Oncely, verb: str, fields: dict[str, Any]
