@@ -92,7 +92,8 @@ def test_readiness_asks_whether_the_store_can_be_written(cluster: Cluster, app: 
 def test_a_file_that_cannot_be_written_is_not_ready() -> None:
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/jobs.db"
-        Oncely(url).close()
+        with Oncely(url) as app:
+            app.migrate()
         os.chmod(folder, 0o777)
         os.chmod(f"{folder}/jobs.db", 0o444)
         went_well(fork(lambda: _can_read_only(url)))

@@ -32,6 +32,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def app(path: Path) -> Iterator[Oncely]:
     with Oncely(f"sqlite:///{path}") as app:
+        app.migrate()
         yield app
 
 
@@ -43,7 +44,8 @@ def remove(path: Path) -> None:
 def replace(path: Path) -> None:
     """By a new store that was made elsewhere."""
     new = path.with_name("new.db")
-    Oncely(f"sqlite:///{new}").close()
+    with Oncely(f"sqlite:///{new}") as other:
+        other.migrate()
     remove(path)
     new.rename(path)
 

@@ -338,7 +338,8 @@ def test_a_file_that_was_replaced_by_another_store(scene: Scene) -> None:
     party = scene.party()
     party.execute("select 1 from orders")  # SQLite opens the file now
     path = Path(scene.url.removeprefix("sqlite:///"))
-    Oncely(f"sqlite:///{path}.new").close()
+    with Oncely(f"sqlite:///{path}.new") as other:
+        other.migrate()
     for suffix in ("-wal", "-shm"):
         path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
     path.with_name(f"{path.name}.new").rename(path)

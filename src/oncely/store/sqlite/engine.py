@@ -94,6 +94,7 @@ class SqliteEngine:
 
     def renew(self) -> None:
         _leaked.extend((self._writer, self._reader, self._listener))
+        self._file = None
         self._begin()
 
     def _locks(self) -> Iterable[threading.Lock]:
@@ -170,7 +171,6 @@ class SqliteEngine:
     def _connect(self, factory: type[C] = sqlite3.Connection) -> C:  # type: ignore[assignment]
         self._check_file()  # SQLite would make a new one
         with _translated(self.path):
-            before = _file_at(self._name)
             connection = sqlite3.connect(
                 self.path or ":memory:",
                 timeout=BUSY_SECONDS,
@@ -184,19 +184,23 @@ class SqliteEngine:
                 # Checkpoints are ours to take, under the write lock: see checkpoint().
                 connection.execute("pragma wal_autocheckpoint = 0")
                 if self.path is not None:
-                    self._keep_file(before)
+                    self._keep_file(connection)
             except BaseException:
                 connection.close()
                 raise
             return connection
 
-    def _keep_file(self, before: FileId | None) -> None:
-        """Which file was opened just now: the one that was there before and after that."""
+    def _keep_file(self, connection: sqlite3.Connection) -> None:
+        """Which file was opened just now. It is the one at our path, unless a proof has led the
+        connection to a copy."""
         assert self.path is not None
-        after = _file_at(self._name)
-        if after is None or before not in (None, after) or self._file not in (None, after):
-            raise FileMoved(self.path, is_gone=after is None)
-        self._file = after
+        listed = connection.execute("pragma database_list")
+        opened = next(file for _, name, file in listed if name == "main")
+        file = _file_at(opened)
+        self._name = str(self.path) if _file_at(str(self.path)) == file else opened
+        if file is None or self._file not in (None, file):
+            raise FileMoved(self.path, is_gone=file is None)
+        self._file = file
 
     def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
         self._open()
