@@ -47,7 +47,7 @@ class Stage:
     def begin(self) -> None:
         """Nothing has happened yet; the job is published, twice."""
         for table in self._ours:
-            if table != "migration":
+            if table not in ("migration", "store"):
                 self._door.sql(f"delete from oncely.{table}")
         for table in self._tables:
             self._door.sql(f"drop table if exists {table}")

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -65,7 +66,8 @@ def test_a_worker_with_a_long_lease_takes_over_from_one_with_a_short_lease(app: 
 def long_leases(app: Oncely, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a server keeps in order, it does with leases that are long."""
     pusher = app.pusher
-    monkeypatch.setattr(app, "pusher", lambda: pusher(lease_seconds=LONG_LEASE_SECONDS))
+    long = partial(pusher, lease_seconds=LONG_LEASE_SECONDS)
+    monkeypatch.setattr(app, "pusher", long)
 
 
 @pytest.mark.usefixtures("long_leases")

@@ -16,6 +16,7 @@ def shared_app(
     that keep out of each other's way."""
     if request.param == "sqlite":
         with Oncely(f"sqlite:///{tmp_path_factory.mktemp('shared') / 'jobs.db'}") as app:
+            app.migrate()
             yield app
         return
     cluster: Cluster = request.getfixturevalue("cluster")
