@@ -111,7 +111,11 @@ def test_a_read_goes_to_the_file_at_the_path(app: Oncely, path: Path) -> None:
     assert app.enqueue("k").inserted
 
 
-def test_a_job_is_not_completed_in_a_file_that_was_replaced(app: Oncely, path: Path) -> None:
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_job_is_not_completed_in_a_file_that_was_replaced(
+    app: Oncely, path: Path, is_seen: bool
+) -> None:
+    """Also if the app has seen that, and opened the new file, before the handler ends."""
     errors: list[Exception] = []
 
     @app.job("k", retry=Retry(max_attempts=1))
@@ -120,6 +124,8 @@ def test_a_job_is_not_completed_in_a_file_that_was_replaced(app: Oncely, path: P
             with ctx.transaction() as tx:
                 tx.execute("create table mine (n)")
                 replace(path)
+                if is_seen:
+                    assert app.jobs() == []
         except StoreUnavailable as error:
             errors.append(error)
             raise

@@ -18,13 +18,12 @@ from oncely.store.listen import Ear, Listener, Tell
 from oncely.store.plan import Plan, Row, Statement, Together, run
 from oncely.store.sql import QUEUE, Library, Part
 from oncely.store.sqlite.listen import SqliteSource, Version
-from oncely.store.sqlite.transaction import HandlerConnection, SqliteTransactions
+from oncely.store.sqlite.transaction import FileId, HandlerConnection, SqliteTransactions
 from oncely.store.sqlite.write_queue import BUSY_SECONDS, WriteQueue
 from oncely.store.store_id import StoreId, read_store_id, refuse_other_store
 
 T = TypeVar("T")
 C = TypeVar("C", bound=sqlite3.Connection)
-FileId = tuple[int, int]
 OLDEST_SQLITE: Final = (3, 35, 0)
 WAL_RESET_FIXED: Final = (3, 51, 3)
 _WAL_BYTES: Final = 4 * 1024 * 1024
@@ -76,7 +75,7 @@ class SqliteEngine:
         self._source = SqliteSource(self._version)
         self._listener = Listener(self._source)
         self.transactions = SqliteTransactions(
-            self._connect_for_handler, lambda: _translated(self.path), self._check_file
+            self._connect_for_handler, lambda: _translated(self.path), self._check_path
         )
 
     def pause(self) -> None:
@@ -127,10 +126,14 @@ class SqliteEngine:
     def _check_file(self) -> None:
         """Whether the path still leads to the file that we have open: what is written to another
         one nobody will see."""
-        if self.path is not None and self._file is not None:
-            found = _file_at(self._name)
-            if found != self._file:
-                raise FileMoved(self.path, is_gone=found is None)
+        if self._file is not None:
+            self._check_path(self._file)
+
+    def _check_path(self, opened: FileId) -> None:
+        assert self.path is not None
+        found = _file_at(self._name)
+        if found != opened:
+            raise FileMoved(self.path, is_gone=found is None)
 
     def _let_go(self) -> None:
         """Of the file that is no longer at the path."""
@@ -184,13 +187,15 @@ class SqliteEngine:
                 # Checkpoints are ours to take, under the write lock: see checkpoint().
                 connection.execute("pragma wal_autocheckpoint = 0")
                 if self.path is not None:
-                    self._keep_file(connection)
+                    file = self._keep_file(connection)
+                    if isinstance(connection, HandlerConnection):
+                        connection.file = file
             except BaseException:
                 connection.close()
                 raise
             return connection
 
-    def _keep_file(self, connection: sqlite3.Connection) -> None:
+    def _keep_file(self, connection: sqlite3.Connection) -> FileId:
         """Which file was opened just now. It is the one at our path, unless a proof has led the
         connection to a copy."""
         assert self.path is not None
@@ -201,6 +206,7 @@ class SqliteEngine:
         if file is None or self._file not in (None, file):
             raise FileMoved(self.path, is_gone=file is None)
         self._file = file
+        return file
 
     def run(self, make: Callable[[bool], Plan[T]], access: Access) -> T:
         self._open()

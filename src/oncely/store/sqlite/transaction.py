@@ -14,12 +14,15 @@ from oncely.store.sqlite.write_queue import BUSY_SECONDS, WriteQueue
 
 T = TypeVar("T")
 Params = Sequence[Any] | Mapping[str, Any]
+FileId = tuple[int, int]
+"""Device and inode."""
 
 
 class HandlerConnection(sqlite3.Connection):
     """Its transaction is the job's: ended by the job, not by the handler, however it tries."""
 
     queue: WriteQueue
+    file: FileId
 
     def begin(self) -> None:
         self.execute("pragma busy_timeout = 0")  # it waits in the queue
@@ -90,17 +93,18 @@ class AsyncHandlerConnection:
 
 class SqliteTransactions:
     """`ours` says in our words what went wrong with what the handler did not ask for itself.
-    `check_file` is asked before a commit is acknowledged."""
+    `check_path` is asked before a commit is acknowledged, whether the path still leads to the file
+    of this connection: the engine may have opened another one meanwhile."""
 
     def __init__(
         self,
         connect: Callable[[], HandlerConnection],
         ours: Callable[[], AbstractContextManager[None]],
-        check_file: Callable[[], None],
+        check_path: Callable[[FileId], None],
     ) -> None:
         self._connect = connect
         self._ours = ours
-        self._check_file = check_file
+        self._check_path = check_path
 
     @contextmanager
     def sync(self) -> Iterator[HandlerConnection]:
@@ -111,7 +115,7 @@ class SqliteTransactions:
             yield connection
             with self._ours():
                 connection.end()
-            self._check_file()
+            self._check_path(connection.file)
         finally:
             # What is not committed is rolled back.
             connection.close()
@@ -135,7 +139,7 @@ class SqliteTransactions:
             yield AsyncHandlerConnection(opened[0], thread)
             with self._ours():
                 await _in(thread, opened[0].end)
-            self._check_file()
+            self._check_path(opened[0].file)
         finally:
             # In the same thread, so after whatever is under way there, also if we are cancelled.
             closing = _in(thread, close)
