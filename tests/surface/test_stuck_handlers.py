@@ -17,6 +17,7 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 
 APP = """
 import threading
+from pathlib import Path
 from oncely import Oncely
 
 app = Oncely()
@@ -24,6 +25,7 @@ app = Oncely()
 
 @app.job("stuck")
 def stuck(ctx):
+    Path("begun").touch()
     threading.Event().wait()
 
 
@@ -59,7 +61,7 @@ def test_the_worker_hands_the_job_back_and_ends(folder: Path, url: str, signals:
             text=True,
         )
         try:
-            wait_until(lambda: app.jobs(state="running"))
+            wait_until((folder / "begun").exists)
             # Two of a kind would be one to a process that had no time in between.
             for number in (signal.SIGTERM, signal.SIGINT)[:signals]:
                 process.send_signal(number)
