@@ -12,6 +12,7 @@ from oncely import Context, Oncely
 from tests.crash.ends import end
 from tests.crash.fleet import start
 from tests.crash.workers import run_worker
+from tests.standby import Replication
 from tests.surface.http.server import Client, in_thread
 from tests.waiting import wait_until
 
@@ -60,6 +61,31 @@ def test_a_worker_with_a_long_lease_takes_over_from_one_with_a_short_lease(app: 
     finally:
         end([killed])
     assert outcomes(app, job_id) == ["crashed", "completed"]
+
+
+def test_a_worker_takes_over_at_the_promoted_standby() -> None:
+    """The primary is lost together with the worker that held the lease."""
+    with Replication() as replication:
+        replication.primary.create_database("jobs")
+        with Oncely(replication.url("jobs")) as app:
+            app.migrate()
+            replication.synchronize()
+
+            @app.job("work")
+            async def work(ctx: Context) -> None: ...
+
+            job_id = app.enqueue("work", 3600).job_id
+            killed = start(run_worker, app.url, SHORT_LEASE_SECONDS)
+            try:
+                wait_until(lambda: app.jobs(state="running") and app.workers())
+                with working(app, others=1):
+                    end([killed])
+                    replication.primary.stop("immediate")
+                    replication.promote()
+                    wait_until(lambda: taken_over(app, job_id))
+            finally:
+                end([killed])
+            assert outcomes(app, job_id) == ["crashed", "completed"]
 
 
 @pytest.fixture
