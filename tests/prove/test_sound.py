@@ -3,9 +3,11 @@
 import json
 import math
 import sqlite3
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -244,3 +246,28 @@ def test_other_libraries_and_what_is_refused_on_postgres(
     finally:
         open_before.close()
         shop.close()
+
+
+def test_waiting_for_other_writers_is_not_seen_as_a_file_of_the_handler(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    with Oncely(f"sqlite:///{path}") as app:
+        app.migrate()
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("create table payments (account text)")
+
+        @app.job("pay", retry=AT_ONCE)
+        def pay(ctx: Context, account: str) -> None:
+            with closing(
+                sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            ) as other:
+                other.execute("begin immediate")
+                threading.Timer(0.05, other.execute, ["rollback"]).start()
+                with ctx.transaction() as tx:  # it waits in the queue of the writers
+                    tx.execute("insert into payments values (?)", (account,))
+
+        report = prove(
+            app, "pay", "ann", world=[Table(app.url, "payments")], max_faults=1,
+            budget_seconds=math.inf,
+        )  # fmt: skip
+        assert report.verdict == "sound", str(report)
+    assert [file.name for file in tmp_path.iterdir()] == ["jobs.db"]

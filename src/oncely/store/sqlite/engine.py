@@ -19,7 +19,7 @@ from oncely.store.plan import Plan, Row, Statement, Together, run
 from oncely.store.sql import QUEUE, Library, Part
 from oncely.store.sqlite.listen import SqliteSource, Version
 from oncely.store.sqlite.transaction import FileId, HandlerConnection, SqliteTransactions
-from oncely.store.sqlite.write_queue import BUSY_SECONDS, WriteQueue
+from oncely.store.sqlite.write_queue import BUSY_SECONDS, WriteQueue, opened_file
 from oncely.store.store_id import StoreId, read_store_id, refuse_other_store
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class SqliteEngine:
             self._disconnect()
 
     def _begin(self) -> None:
-        self._queue = None if self.path is None else WriteQueue(self.path)
+        self._queue = None if self.path is None else WriteQueue()
         self._write_lock = threading.Lock()
         self._read_lock = self._write_lock if self.path is None else threading.Lock()
         self._writer: sqlite3.Connection | None = None
@@ -168,7 +168,7 @@ class SqliteEngine:
                 "one: use a file"
             )
         connection = self._connect(HandlerConnection)
-        connection.queue = WriteQueue(self.path)
+        connection.queue = WriteQueue()
         return connection
 
     def _connect(self, factory: type[C] = sqlite3.Connection) -> C:  # type: ignore[assignment]
@@ -199,8 +199,7 @@ class SqliteEngine:
         """Which file was opened just now. It is the one at our path, unless a proof has led the
         connection to a copy."""
         assert self.path is not None
-        listed = connection.execute("pragma database_list")
-        opened = next(file for _, name, file in listed if name == "main")
+        opened = opened_file(connection)
         file = _file_at(opened)
         self._name = str(self.path) if _file_at(str(self.path)) == file else opened
         if file is None or self._file not in (None, file):

@@ -20,7 +20,6 @@ import os
 import random
 import sqlite3
 import time
-from pathlib import Path
 from typing import Final
 
 BUSY_SECONDS: Final = 30.0
@@ -33,16 +32,17 @@ _ABSENT_SECONDS: Final = 0.05
 
 
 class WriteQueue:
-    """For one connection at a time. `path` is the database's."""
+    """For one connection, until it is closed. The lock is beside the file that the connection has
+    opened, by whatever path."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._name = f"{path}-queue"
+    def __init__(self) -> None:
+        self._path: str | None = None
         self._file: int | None = None
         self._absent_until = -math.inf
 
     def begin(self, connection: sqlite3.Connection, *, is_renewal: bool = False) -> None:
         """`begin immediate`, when it is our turn. The connection must not wait by itself."""
+        self._path = self._path or opened_file(connection)
         is_head = self._come_to_head()
         try:
             if is_head and _begins(connection):
@@ -74,7 +74,7 @@ class WriteQueue:
             if now < self._absent_until:
                 return True
             try:
-                self._file = os.open(self._name, os.O_RDONLY)
+                self._file = os.open(f"{self._path}-queue", os.O_RDONLY)
             except OSError:
                 self._absent_until = now + _ABSENT_SECONDS
                 return True
@@ -90,16 +90,25 @@ class WriteQueue:
         """The file is made by the first writer that has to wait, and stays."""
         if self._file is not None:
             return
+        assert self._path is not None
         try:
             mode = os.stat(self._path).st_mode & 0o666
-            self._file = os.open(self._name, os.O_RDONLY | os.O_CREAT, mode)
+            self._file = os.open(f"{self._path}-queue", os.O_RDONLY | os.O_CREAT, mode)
         except OSError:
             return  # a folder that cannot be written: then there is no queue
 
     def close(self) -> None:
+        """The next connection may be to another file."""
         if self._file is not None:
             os.close(self._file)
-            self._file = None
+        self._path = self._file = None
+        self._absent_until = -math.inf
+
+
+def opened_file(connection: sqlite3.Connection) -> str:
+    """By SQLite's own word: without links, and where a proof has led the connection to."""
+    listed = connection.execute("pragma database_list")
+    return next(str(file) for _, name, file in listed if name == "main")
 
 
 def _begins(connection: sqlite3.Connection) -> bool:
