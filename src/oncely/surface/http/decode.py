@@ -16,10 +16,19 @@ _JSON: Final = re.compile(r'application/(?:[\w.+-]+\+)?json(?: *; *charset="?utf
 _QUERY_LIMIT: Final = 20
 
 
-def decode_body(data: bytes, content_type: str | None, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """An absent body is an empty object: whether that is enough the type says."""
-    if not data:
+def decode_body(
+    data: bytes,
+    content_type: str | None,
+    decoder: msgspec.json.Decoder[Any],
+    *,
+    is_optional: bool,
+) -> Any:
+    """An absent body is an empty object where it `is_optional`, and an error elsewhere."""
+    if not data and is_optional:
         data = b"{}"
+    elif not data:
+        detail = "The body is empty: send a JSON object."
+        raise Refused("invalid_request", detail, errors=[Detail(detail)])
     elif content_type is None or not _JSON.fullmatch(content_type):
         raise Refused(
             "unsupported_media_type",

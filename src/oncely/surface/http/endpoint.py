@@ -107,7 +107,7 @@ def absent() -> Refused:
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """`scope` None: open to everyone. A body whose fields all have defaults may be left out."""
+    """`scope` None: open to everyone."""
 
     method: str
     path: str
@@ -116,6 +116,9 @@ class Endpoint(msgspec.Struct, frozen=True):
     summary: str
     answer: Any = None
     body: Any = None
+    body_optional: bool = False
+    """Whether the body may be left out. Where that would change what is done, it may not: a client
+    whose body is lost on the way must be refused."""
     query: Any = None
     statuses: Mapping[int, str] = msgspec.field(default_factory=lambda: {200: "Done"})
     """The good ones, each with what it means."""

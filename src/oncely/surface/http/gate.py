@@ -95,9 +95,13 @@ class Gate:
         call.query = decode_query(scope["query_string"], endpoint.query)
         data = await self._body(endpoint, receive, headers)
         decoder = self._decoders.get(endpoint.method)
-        call.body = (
-            None if decoder is None else decode_body(data, headers.get("content-type"), decoder)
-        )
+        if decoder is not None:
+            call.body = decode_body(
+                data,
+                headers.get("content-type"),
+                decoder,
+                is_optional=endpoint.body_optional,
+            )
         if endpoint.scope == "publish":
             answer = await endpoint.act(call)
         else:

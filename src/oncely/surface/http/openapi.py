@@ -101,9 +101,8 @@ def _operation(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if endpoint.body is not None:
-        required = any(field.required for field in msgspec.structs.fields(endpoint.body))
         operation["requestBody"] = {
-            "required": required,
+            "required": not endpoint.body_optional,
             "content": {"application/json": {"schema": schemas.of(endpoint.body)}},
         }
     return operation

@@ -7,6 +7,7 @@ from typing import Any, Final
 from oncely.model.draft import check_name
 from oncely.surface.http.endpoint import Answer, Call, Endpoint, absent
 from oncely.surface.http.look import queues_of
+from oncely.surface.http.problem import Detail, Refused
 from oncely.surface.http.types import (
     Nothing,
     Replay,
@@ -46,6 +47,7 @@ async def resolve_effect(call: Call[Resolve, None]) -> Answer:
 
 async def replay_dlq(call: Call[ReplayAll, None]) -> Answer:
     body = call.body
+    _refuse_unclear(body)
     if body.kind is not None:
         check_name(body.kind, "kind")
     count = 0
@@ -57,6 +59,22 @@ async def replay_dlq(call: Call[ReplayAll, None]) -> Answer:
             queue=queue, kind=body.kind, error=body.error, limit=left, dry_run=body.dry_run
         )
     return Answer(ReplayedAll(0 if body.dry_run else count, count))
+
+
+def _refuse_unclear(body: ReplayAll) -> None:
+    """A call that names no job at all is more likely a mistake than a wish for every job."""
+    filters = (body.queue, body.kind, body.error)
+    is_filtered = any(each is not None for each in filters)
+    if body.all and is_filtered:
+        detail = "all stands for every failed job: leave it out, or leave out queue, kind and error."
+    elif not (body.all or is_filtered or body.limit is not None or body.dry_run):
+        detail = (
+            "This would replay every failed job: name queue, kind, error or limit, or say "
+            '{"all": true}.'
+        )
+    else:
+        return
+    raise Refused("invalid_request", detail, errors=[Detail(detail)])
 
 
 async def _stands(call: Call[Any, None], job_id: str) -> Stands:
@@ -75,6 +93,7 @@ ENDPOINTS: Final = (
         "End a job that waits, runs or is held",
         answer=Stands,
         body=Nothing,
+        body_optional=True,
         statuses={200: "It is cancelled"},
         problems=("wrong_state",),
     ),
@@ -86,6 +105,7 @@ ENDPOINTS: Final = (
         "Put a failed job back, with its id and its ledger",
         answer=Replayed,
         body=Replay,
+        body_optional=True,
         statuses={200: "It is back"},
         problems=("wrong_state", "unique_key_taken", "in_doubt"),
     ),

@@ -169,8 +169,9 @@ class DlqQuery(Body):
 
 
 class ReplayAll(Body):
-    """Which failed jobs; without a filter, all of them."""
+    """Which failed jobs. At least one of the fields says it; every job is `all`."""
 
+    all: Annotated[bool, Meta(description="Every failed job, whatever its queue and kind")] = False
     queue: QueueName | None = None
     kind: Kind | None = None
     error: ErrorPart | None = None

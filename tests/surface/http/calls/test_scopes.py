@@ -165,7 +165,7 @@ def test_a_key_for_one_queue_replays_only_there(app: Oncely, address: str) -> No
     with Client(address, key) as client:
         assert client.post("/v1/dlq/replay", json={"dryRun": True}).json()["matching"] == 4
         assert client.post("/v1/dlq/replay", json={"limit": 3}).json()["replayed"] == 3
-        assert client.post("/v1/dlq/replay").json()["replayed"] == 1
+        assert client.post("/v1/dlq/replay", json={"all": True}).json()["replayed"] == 1
     assert [app.get(id).state for id in ids] == ["pending"] * 4 + ["failed"] * 2  # type: ignore[union-attr]
 
 

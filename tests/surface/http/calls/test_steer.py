@@ -87,7 +87,11 @@ def test_many_are_replayed_by_filter(client: Client, app: Oncely) -> None:
     assert told.json() == {"replayed": 2, "matching": 2}
     assert [app.get(id).state for id in ids] == ["pending"] * 2 + ["failed"] * 3  # type: ignore[union-attr]
     assert client.post("/v1/dlq/replay", json={"kind": "other"}).json()["replayed"] == 0
-    assert client.post("/v1/dlq/replay").json()["replayed"] == 5
+    for unclear in ({}, {"queue": None}, {"all": False}, {"all": True, "queue": "q"}):
+        refused = client.post("/v1/dlq/replay", json=unclear)
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request"), unclear
+    assert client.post("/v1/dlq/replay").status_code == 422
+    assert client.post("/v1/dlq/replay", json={"all": True}).json()["replayed"] == 5
     assert {app.get(id).state for id in ids + others} == {"pending"}  # type: ignore[union-attr]
 
 
