@@ -16,7 +16,7 @@ import httpx2
 import uvicorn
 
 from oncely import Oncely
-from oncely.surface.http.run import listen
+from oncely.surface.http.run import listen, make_server
 from oncely.surface.http.server import over
 from oncely.surface.http.service import Service, Settings
 from tests.surface.command import SCRIPT, environment
@@ -66,12 +66,23 @@ def in_thread(app: Oncely, settings: Settings | None = None) -> Iterator[str]:
 def running(app: Oncely, settings: Settings | None = None) -> Iterator[Running]:
     """Here it is uvicorn that begins and ends what goes on beside the requests, as it would in an
     app of the user's."""
-    listening = listen("127.0.0.1", 0)
     service = Service(app, settings or Settings())
-    server = uvicorn.Server(
-        uvicorn.Config(over(service), lifespan="on", log_config=None, access_log=False)
-    )
+    config = uvicorn.Config(over(service), lifespan="on", log_config=None, access_log=False)
+    with _in_thread(service, uvicorn.Server(config)) as server:
+        yield server
 
+
+@contextmanager
+def as_served(app: Oncely, settings: Settings | None = None) -> Iterator[str]:
+    """The server that `oncely serve` runs, in a thread of this process; its address."""
+    service = Service(app, settings or Settings())
+    with _in_thread(service, make_server(service, grace_seconds=1)) as server:
+        yield server.url
+
+
+@contextmanager
+def _in_thread(service: Service, server: uvicorn.Server) -> Iterator[Running]:
+    listening = listen("127.0.0.1", 0)
     loop: Future[asyncio.AbstractEventLoop] = Future()
 
     async def serve() -> None:

@@ -154,11 +154,14 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 ALWAYS: Final = {
+    "malformed_request",
     "invalid_header",
+    "request_too_slow",
     "body_too_slow",
     "body_too_large",
     "headers_too_large",
     "internal_error",
+    "too_many_connections",
     "store_unavailable",
 }
 GUARDED: Final = {"unauthenticated", "scope_missing", "rate_limited", "cross_site"}

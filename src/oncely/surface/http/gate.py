@@ -23,7 +23,6 @@ from oncely.surface.asgi.types import Receive, Scope, Send
 from oncely.surface.base import is_job_id
 from oncely.surface.http import problem
 from oncely.surface.http.decode import decode_body, decode_query
-from oncely.surface.http.direct import answered, is_whole
 from oncely.surface.http.endpoint import Answer, Call, Endpoint, absent
 from oncely.surface.http.paths import Paths
 from oncely.surface.http.problem import Refused
@@ -94,6 +93,7 @@ class Gate:
             raise absent()
         call.query = decode_query(scope["query_string"], endpoint.query)
         data = await self._body(endpoint, receive, headers)
+        exchange.is_body_read = True
         decoder = self._decoders.get(endpoint.method)
         if decoder is not None:
             call.body = decode_body(
@@ -120,10 +120,8 @@ class Gate:
         try:
             if announced.isdecimal() and int(announced[:18]) > limit:
                 raise TooLarge
-            if is_whole(receive):
-                return await take_body(receive, limit)
             async with asyncio.timeout(_BODY_SECONDS):
-                return await take_body(receive, limit)
+                data = await take_body(receive, limit)
         except TimeoutError:
             raise Refused(
                 "body_too_slow",
@@ -131,23 +129,37 @@ class Gate:
                 headers={"connection": "close"},
             ) from None
         except TooLarge:
-            await _drain(receive)
             raise Refused(
-                "body_too_large",
-                f"The body of this call may have {limit:,} bytes.",
-                headers={"connection": "close"},
+                "body_too_large", f"The body of this call may have {limit:,} bytes."
             ) from None
+        _refuse_unlike_announced(data, headers)
+        return data
 
 
-async def _drain(receive: Receive) -> None:
-    """Many clients look for an answer only after they have sent all, and would find the connection
-    closed. So some more is taken and thrown away; of one that never ends, not for long."""
+def _refuse_unlike_announced(data: bytes, headers: Mapping[str, str]) -> None:
+    """Servers that use httptools skip the body of a request that asks for an upgrade, and read it
+    as the next request. `oncely serve` is none of them, but this app may be mounted in one."""
+    announced = headers.get("content-length")
+    is_lost = not data and "upgrade" in headers and "transfer-encoding" in headers
+    if is_lost or (announced is not None and announced != str(len(data))):
+        raise Refused(
+            "malformed_request",
+            f"The body has {len(data):,} bytes, which is not what the head announces.",
+            headers={"connection": "close"},
+        )
+
+
+async def _drain(receive: Receive) -> bool:
+    """Whether the body has come to its end. Many clients look for an answer only after they have
+    sent all, and would find the connection closed. So some more is taken and thrown away; of one
+    that never ends, not for long."""
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
             while (await receive()).get("more_body", False):
                 pass
     except TimeoutError:
-        pass
+        return False
+    return True
 
 
 def _refuse_foreign(
@@ -195,6 +207,7 @@ class Exchange:
         self.token: Token | None = None
         self.status: int | None = None
         self.headers: dict[str, str] = {}
+        self.is_body_read = False
         self._request_id: str | None = None
 
     @property
@@ -222,6 +235,12 @@ class Exchange:
         if _CONTROL.search(b"".join([value for _, value in given])):
             name = next(name for name, value in given if _CONTROL.search(value)).decode("latin-1")
             raise Refused("invalid_header", f"The header {name} has a control character.")
+        if "host" not in taken and self._scope["http_version"] == "1.1":
+            raise Refused(
+                "malformed_request",
+                "The header Host is missing.",
+                headers={"connection": "close"},
+            )
         asked = taken.get("x-request-id")
         if asked is not None and _REQUEST_ID.fullmatch(asked):
             self._request_id = asked
@@ -230,10 +249,14 @@ class Exchange:
         value = answer.value
         body = value if isinstance(value, bytes) else _encoder.encode(value)
         sent = self._headers(answer.status, endpoint.media_type, body, answer.headers)
-        if not answered(self._send, answer.status, sent, body):
-            await self._put(answer.status, sent, body)
+        await self._put(answer.status, sent, body)
 
-    async def refuse(self, refused: Refused) -> None:
+    async def refuse(self, refused: Refused, receive: Receive) -> None:
+        """A body that was not asked for is not read for ever."""
+        has_body = "transfer-encoding" in self.headers or "content-length" in self.headers
+        is_kept = "connection" not in refused.headers
+        if has_body and is_kept and not self.is_body_read and not await _drain(receive):
+            refused.headers["connection"] = "close"
         body = refused.body()
         sent = self._headers(refused.status, problem.MEDIA_TYPE, body, refused.headers)
         await self._put(refused.status, sent, body)
@@ -297,17 +320,17 @@ class Front:
         except Disconnected:
             pass
         except Refused as refused:
-            await exchange.refuse(refused)
+            await exchange.refuse(refused, receive)
         except OncelyError as error:
-            await self._refuse(exchange, error)
+            await self._refuse(exchange, error, receive)
         except Exception as error:
             if exchange.status is not None:
                 raise
-            await self._refuse(exchange, error)
+            await self._refuse(exchange, error, receive)
         finally:
             exchange.log()
 
-    async def _refuse(self, exchange: Exchange, error: Exception) -> None:
+    async def _refuse(self, exchange: Exchange, error: Exception, receive: Receive) -> None:
         refused = problem.of(error) if isinstance(error, OncelyError) else None
         if refused is None or refused.status >= 500:
             _errors.error("request_id=%s", exchange.request_id, exc_info=error)
@@ -316,7 +339,7 @@ class Front:
                 "internal_error",
                 f"Something went wrong here; the log has it under {exchange.request_id}.",
             )
-        await exchange.refuse(refused)
+        await exchange.refuse(refused, receive)
 
 
 def _path(scope: Scope) -> str:

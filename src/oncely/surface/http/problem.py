@@ -21,6 +21,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 PROBLEMS: Final[dict[str, Problem]] = {
+    "malformed_request": Problem(400, "The request cannot be read"),
     "malformed_json": Problem(400, "The body is not JSON"),
     "invalid_header": Problem(400, "A header cannot be used"),
     "idempotency_key_missing": Problem(400, "An idempotency key is missing"),
@@ -33,6 +34,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "job_not_found": Problem(404, "There is no such job"),
     "effect_not_found": Problem(404, "No such effect is in doubt"),
     "method_not_allowed": Problem(405, "The path has no such method"),
+    "request_too_slow": Problem(408, "The request did not arrive in time", retryable=True),
     "body_too_slow": Problem(408, "The body did not arrive in time", retryable=True),
     "wrong_state": Problem(409, "The job is in a state in which this cannot be done"),
     "unique_key_taken": Problem(409, "Another active job holds the unique key"),
@@ -46,6 +48,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "rate_limited": Problem(429, "Too many requests with this key", retryable=True),
     "headers_too_large": Problem(431, "The headers are too large"),
     "internal_error": Problem(500, "Something went wrong here"),
+    "too_many_connections": Problem(503, "Too many connections", retryable=True),
     "store_unavailable": Problem(503, "The store cannot be reached", retryable=True),
 }
 MEDIA_TYPE: Final = "application/problem+json"

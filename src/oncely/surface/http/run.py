@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,48 +10,56 @@ from ipaddress import ip_address
 from typing import Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from oncely.model.errors import InvalidInput
+from oncely.surface.http.connection import Connection
 from oncely.surface.http.server import over
 from oncely.surface.http.service import Service
 from oncely.worker.loop import run_alone
 from oncely.worker.signals import told_to_stop
 
-_HEAD_LIMIT_BYTES: Final = 64 * 1024
 _BACKLOG: Final = 2_048
-_KEEP_ALIVE_SECONDS: Final = 75
-"""Longer than the proxies before it keep theirs, so that none is used just as it is closed."""
+KEEP_ALIVE_SECONDS = 20
+"""How long a connection may be idle between two requests."""
+WATCH_SECONDS = 1.0
 
 
-class _Protocol(HttpToolsProtocol):
-    """The parser keeps headers however many come; here they come to an end."""
-
-    _in_head = False
-    _head_bytes = 0
-
-    def data_received(self, data: bytes) -> None:
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > _HEAD_LIMIT_BYTES:
-                self.send_400_response("The headers are too large.")
-                return
-        super().data_received(data)
-
-    def on_message_begin(self) -> None:
-        self._in_head, self._head_bytes = True, 0
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
-
-
-class _Uvicorn(uvicorn.Server):
+class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """They are ours: whoever waits in a call is to hear of them as well."""
         yield
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        watching = asyncio.create_task(self._watch_deadlines())
+        try:
+            await super().serve(sockets)
+        finally:
+            watching.cancel()
+
+    async def _watch_deadlines(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.check_deadlines(loop.time())
+
+
+def make_server(service: Service, *, grace_seconds: float) -> Server:
+    config = uvicorn.Config(
+        over(service),
+        http=Connection,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=round(grace_seconds),
+    )
+    return Server(config)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -83,19 +92,7 @@ def is_loopback(listening: socket.socket) -> bool:
 async def serve(service: Service, listening: socket.socket, *, grace_seconds: float) -> None:
     """Until SIGTERM or SIGINT: then no more is taken, and what is under way comes to its end. A
     second signal does not wait for that."""
-    config = uvicorn.Config(
-        over(service),
-        http=_Protocol,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=round(grace_seconds),
-    )
-    server = _Uvicorn(config)
+    server = make_server(service, grace_seconds=grace_seconds)
 
     def stop() -> None:
         server.force_exit = server.should_exit

@@ -66,7 +66,7 @@ def _refuse_unclear(body: ReplayAll) -> None:
     filters = (body.queue, body.kind, body.error)
     is_filtered = any(each is not None for each in filters)
     if body.all and is_filtered:
-        detail = "all stands for every failed job: leave it out, or leave out queue, kind and error."
+        detail = "all is every failed job: leave it out, or leave out queue, kind and error."
     elif not (body.all or is_filtered or body.limit is not None or body.dry_run):
         detail = (
             "This would replay every failed job: name queue, kind, error or limit, or say "

@@ -1,4 +1,4 @@
-"""What goes over the wire, byte by byte: an answer is written past the server's own `send`."""
+"""What goes over the wire, byte by byte."""
 
 import re
 from pathlib import Path

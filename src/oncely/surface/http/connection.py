@@ -1,0 +1,161 @@
+"""One connection to the server: where a request ends, and how long a client may take.
+
+uvicorn's protocol and its parser, httptools, do the work. Four things are decided before bytes
+reach them, because they decide them otherwise:
+
+- **`Upgrade` is ignored**, as HTTP allows. The parser would skip the body of such a request, and
+  take it for the next one. `curl --http2` and Java's client ask for an upgrade by default.
+- **A head is read when it is whole**, and has a limit. So have trailers, which are no headers.
+- **A head, an answer that is not read and a closed connection have deadlines.**
+- **The number of connections has a limit.**
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import resource
+from http import HTTPStatus
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from oncely.surface.http import problem
+from oncely.surface.http.problem import Refused
+
+HEAD_SECONDS = 15.0
+"""How long the head of a request may take to arrive."""
+STALL_SECONDS = 60.0
+"""How long a client may read nothing of an answer."""
+CLOSE_SECONDS = 15.0
+"""How long the rest of an answer may take to be read when the connection is about to be closed."""
+CONNECTION_LIMIT = 10_000
+_HEAD_LIMIT_BYTES: Final = 64 * 1024
+_FILES_FOR_THE_REST: Final = 128
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_REQUEST_LINE: Final = re.compile(rb"[!-~]+ [!-~\x80-\xff]+ HTTP/1\.[01]\r\n")
+_UPGRADE: Final = re.compile(rb"\r\nupgrade[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*", re.I)
+
+
+class Connection(HttpToolsProtocol):
+    _in_message = False
+    _is_head_read = False
+    _quiet_bytes = 0
+    """What has arrived inside a message since the parser last reported something."""
+    _head_since: float = math.inf
+    _stalled_since: float = math.inf
+    _closing_since: float = math.inf
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._head = bytearray()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_since = self.loop.time()
+        if len(self.connections) > _connection_limit():
+            self._refuse("too_many_connections", "The server has as many connections as it takes.")
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_message:
+            self._quiet_bytes += len(data)
+            super().data_received(data)
+            if self._quiet_bytes > _HEAD_LIMIT_BYTES:
+                self._refuse("headers_too_large", "The trailers are too large.")
+            return
+        if not self._head:
+            self._head_since = min(self._head_since, self.loop.time())
+        looked_at = max(0, len(self._head) - len(_END_OF_HEAD))
+        self._head += data
+        end = self._head.find(_END_OF_HEAD, looked_at)
+        if end < 0:
+            self._refuse_unless_a_head()
+            return
+        head, rest = bytes(self._head[: end + 2]).lstrip(b"\r\n"), bytes(self._head[end + 2 :])
+        self._head.clear()
+        if len(head) > _HEAD_LIMIT_BYTES:
+            self._refuse("headers_too_large", "The headers are too large.")
+        elif not _REQUEST_LINE.match(head):
+            self._refuse("malformed_request", "The first line is not that of an HTTP/1.1 request.")
+        else:
+            super().data_received(_UPGRADE.sub(b"", head) + rest)
+
+    def _refuse_unless_a_head(self) -> None:
+        """Of what may become one."""
+        if len(self._head) > _HEAD_LIMIT_BYTES:
+            self._refuse("headers_too_large", "The headers are too large.")
+            return
+        line, ended, _ = bytes(self._head).lstrip(b"\r\n").partition(b"\n")
+        if ended and not _REQUEST_LINE.match(line + ended):
+            self._refuse("malformed_request", "The first line is not that of an HTTP/1.1 request.")
+
+    def _refuse(self, code: str, detail: str) -> None:
+        if self.transport.is_closing():
+            return
+        refused = Refused(code, detail)
+        body = refused.body()
+        lines = [
+            f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}",
+            f"content-type: {problem.MEDIA_TYPE}",
+            f"content-length: {len(body)}",
+            *(f"{name}: {value}" for name, value in refused.headers.items()),
+            "connection: close",
+        ]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
+        self.transport.close()
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        self._in_message, self._is_head_read, self._quiet_bytes = True, False, 0
+        self._head_since = min(self._head_since, self.loop.time())
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_head_read:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._is_head_read, self._quiet_bytes, self._head_since = True, 0, math.inf
+        if self.parser.should_upgrade():
+            # CONNECT, or an upgrade that was sent together with the request before it. The parser
+            # would not find its end: the connection is refused.
+            raise ValueError("a request whose end cannot be found")
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._quiet_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_message = False
+        super().on_message_complete()
+
+    # Deadlines.
+
+    def pause_writing(self) -> None:
+        self._stalled_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stalled_since = math.inf
+        super().resume_writing()
+
+    def check_deadlines(self, now: float) -> None:
+        if self.transport.is_closing():
+            self._closing_since = min(self._closing_since, now)
+            if now - self._closing_since > CLOSE_SECONDS:
+                self.transport.abort()
+        elif now - self._stalled_since > STALL_SECONDS:
+            self.transport.abort()
+        elif now - self._head_since > HEAD_SECONDS:
+            self._refuse("request_too_slow", "The request did not arrive in time.")
+
+
+def _connection_limit() -> int:
+    """No more than there are files for: without one the server could take no connection at all."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return CONNECTION_LIMIT
+    return max(1, min(CONNECTION_LIMIT, files - _FILES_FOR_THE_REST))
