@@ -66,6 +66,13 @@ def test_a_request_that_asks_for_an_upgrade_is_read_to_its_end(
     assert payloads(app) == ["first", "second"]
 
 
+def test_empty_lines_before_a_request_are_passed_over(app: Oncely, url: str) -> None:
+    sent = b"\r\n\r\n" + post(b'{"payload": "first"}', UPGRADE)
+    sent += b"\r\n" + post(b'{"payload": "second"}', b"connection: close\r\n")
+    assert statuses(raw(url, sent, hold=True)) == [201, 201]
+    assert payloads(app) == ["first", "second"]
+
+
 def test_a_body_that_looks_like_a_request_is_not_run(app: Oncely, url: str) -> None:
     inner = post(b'{"payload": "smuggled"}')
     more = UPGRADE.replace(b"Upgrade,", b"Upgrade, close,") + b"transfer-encoding: chunked\r\n"

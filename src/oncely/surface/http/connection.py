@@ -35,6 +35,7 @@ _HEAD_LIMIT_BYTES: Final = 64 * 1024
 _FILES_FOR_THE_REST: Final = 128
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _REQUEST_LINE: Final = re.compile(rb"[!-~]+ [!-~\x80-\xff]+ HTTP/1\.[01]\r\n")
+_NO_REQUEST: Final = "The first line is not that of an HTTP/1.1 request."
 _UPGRADE: Final = re.compile(rb"\r\nupgrade[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*", re.I)
 
 
@@ -63,23 +64,39 @@ class Connection(HttpToolsProtocol):
             super().data_received(data)
             if self._quiet_bytes > _HEAD_LIMIT_BYTES:
                 self._refuse("headers_too_large", "The trailers are too large.")
-            return
-        if not self._head:
-            self._head_since = min(self._head_since, self.loop.time())
-        looked_at = max(0, len(self._head) - len(_END_OF_HEAD))
-        self._head += data
-        end = self._head.find(_END_OF_HEAD, looked_at)
-        if end < 0:
-            self._refuse_unless_a_head()
-            return
-        head, rest = bytes(self._head[: end + 2]).lstrip(b"\r\n"), bytes(self._head[end + 2 :])
-        self._head.clear()
-        if len(head) > _HEAD_LIMIT_BYTES:
-            self._refuse("headers_too_large", "The headers are too large.")
-        elif not _REQUEST_LINE.match(head):
-            self._refuse("malformed_request", "The first line is not that of an HTTP/1.1 request.")
+        elif self._head:
+            looked_at = max(0, len(self._head) - len(_END_OF_HEAD))
+            self._head += data
+            if self._head.find(_END_OF_HEAD, looked_at) >= 0:
+                data = bytes(self._head)
+                self._head.clear()
+                self._take_head(data)
+            else:
+                self._refuse_unless_a_head()
+        elif _END_OF_HEAD in data:
+            self._take_head(data)
         else:
-            super().data_received(_UPGRADE.sub(b"", head) + rest)
+            self._head += data
+            self._head_since = min(self._head_since, self.loop.time())
+            self._refuse_unless_a_head()
+        if self._in_message and not self._is_head_read:  # it came behind another request
+            self._head_since = min(self._head_since, self.loop.time())
+
+    def _take_head(self, data: bytes) -> None:
+        """A whole head, and what comes after it."""
+        end = data.index(_END_OF_HEAD)
+        if end > _HEAD_LIMIT_BYTES:
+            self._refuse("headers_too_large", "The headers are too large.")
+            return
+        if data.startswith(b"\r\n"):  # an empty line before a request is allowed
+            self.data_received(data.lstrip(b"\r\n"))
+            return
+        if not _REQUEST_LINE.match(data):
+            self._refuse("malformed_request", _NO_REQUEST)
+            return
+        if b"\r\nupgrade" in data[:end].lower():
+            data = _UPGRADE.sub(b"", data[: end + 2]) + data[end + 2 :]
+        super().data_received(data)
 
     def _refuse_unless_a_head(self) -> None:
         """Of what may become one."""
@@ -88,7 +105,7 @@ class Connection(HttpToolsProtocol):
             return
         line, ended, _ = bytes(self._head).lstrip(b"\r\n").partition(b"\n")
         if ended and not _REQUEST_LINE.match(line + ended):
-            self._refuse("malformed_request", "The first line is not that of an HTTP/1.1 request.")
+            self._refuse("malformed_request", _NO_REQUEST)
 
     def _refuse(self, code: str, detail: str) -> None:
         if self.transport.is_closing():
@@ -109,7 +126,6 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_message, self._is_head_read, self._quiet_bytes = True, False, 0
-        self._head_since = min(self._head_since, self.loop.time())
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
