@@ -40,6 +40,8 @@ _UPGRADE: Final = re.compile(rb"\r\nupgrade[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*
 
 
 class Connection(HttpToolsProtocol):
+    _is_one_too_many = False
+    """Its first request is read, or its client might not see the answer."""
     _in_message = False
     _is_head_read = False
     _quiet_bytes = 0
@@ -55,8 +57,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._head_since = self.loop.time()
-        if len(self.connections) > _connection_limit():
-            self._refuse("too_many_connections", "The server has as many connections as it takes.")
+        self._is_one_too_many = len(self.connections) > _connection_limit()
 
     def data_received(self, data: bytes) -> None:
         if self._in_message:
@@ -85,6 +86,9 @@ class Connection(HttpToolsProtocol):
     def _take_head(self, data: bytes) -> None:
         """A whole head, and what comes after it."""
         end = data.index(_END_OF_HEAD)
+        if self._is_one_too_many:
+            self._refuse("too_many_connections", "The server has as many connections as it takes.")
+            return
         if end > _HEAD_LIMIT_BYTES:
             self._refuse("headers_too_large", "The headers are too large.")
             return
