@@ -45,6 +45,7 @@ _SINGLE: Final = frozenset(
         "host",
         "idempotency-key",
         "origin",
+        "transfer-encoding",
         "x-request-id",
     }
 )
@@ -218,6 +219,15 @@ class Exchange:
         return self._request_id
 
     def take_headers(self) -> None:
+        """After a head that cannot be used nothing more is read: its end may be another one's to
+        a proxy before us."""
+        try:
+            self._take_headers()
+        except Refused as refused:
+            refused.headers["connection"] = "close"
+            raise
+
+    def _take_headers(self) -> None:
         size = 0
         given, taken = self._scope["headers"], self.headers
         for raw_name, raw_value in given:
@@ -235,12 +245,10 @@ class Exchange:
         if _CONTROL.search(b"".join([value for _, value in given])):
             name = next(name for name, value in given if _CONTROL.search(value)).decode("latin-1")
             raise Refused("invalid_header", f"The header {name} has a control character.")
+        if taken.get("transfer-encoding", "chunked").lower() != "chunked":
+            raise Refused("malformed_request", "Of the transfer codings there is only chunked.")
         if "host" not in taken and self._scope["http_version"] == "1.1":
-            raise Refused(
-                "malformed_request",
-                "The header Host is missing.",
-                headers={"connection": "close"},
-            )
+            raise Refused("malformed_request", "The header Host is missing.")
         asked = taken.get("x-request-id")
         if asked is not None and _REQUEST_ID.fullmatch(asked):
             self._request_id = asked
