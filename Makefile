@@ -65,7 +65,8 @@ TORTURES := tests/crash/test_killed_workers.py tests/crash/test_killed_publisher
 	tests/crash/test_server_stops_under_workers.py tests/crash/test_effect_crashes.py \
 	tests/crash/test_effect_examples.py tests/crash/test_planted.py \
 	tests/crash/test_planted_effects.py tests/crash/test_ledger.py tests/surface/test_torture.py \
-	tests/surface/http/test_crashes.py tests/surface/http/test_fuzz.py
+	tests/surface/http/test_crashes.py tests/surface/http/test_fuzz.py \
+	tests/surface/http/test_wire_fuzz.py
 torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
 	@failed=; number=0; \
 	for file in $(TORTURES); do \
