@@ -68,6 +68,13 @@ class Call(Generic[B, Q]):
         """Those that the token is limited to; empty if it is for all."""
         return () if self.token is None else self.token.queues
 
+    def scoped(self, unique_key: str | None, queue: str) -> str | None:
+        """A unique key as it is stored: of a token that is limited to queues, the queue's own. Else
+        it could find, and hold, the keys of queues that it may not see."""
+        if unique_key is None or not self.queues:
+            return unique_key
+        return f"queue:{queue}:{unique_key}"
+
     @property
     def caller(self) -> str:
         """Who says so, where that is kept."""

@@ -42,11 +42,12 @@ async def list_jobs(call: Call[None, JobsQuery]) -> Answer:
         created_from=query.created_from,
         created_until=query.created_until,
     )
+    cursor = await _opened(call, query.cursor)
     return await _page(
         call,
         query,
         lambda queue: listing.page(
-            msgspec.structs.replace(wanted, queue=queue), query.limit, query.cursor
+            msgspec.structs.replace(wanted, queue=queue), query.limit, cursor
         ),
         newest_first=True,
     )
@@ -54,11 +55,12 @@ async def list_jobs(call: Call[None, JobsQuery]) -> Answer:
 
 async def list_dlq(call: Call[None, DlqQuery]) -> Answer:
     query = call.query
+    cursor = await _opened(call, query.cursor)
     return await _page(
         call,
         query,
         lambda queue: listing.failed_page(
-            query.cursor or FIRST,
+            cursor or FIRST,
             kind=query.kind,
             queue=queue,
             error=query.error,
@@ -75,8 +77,6 @@ async def _page(
     *,
     newest_first: bool,
 ) -> Answer:
-    if query.cursor is not None and not is_job_id(query.cursor):
-        raise InvalidInput("cursor is not one of ours; expected nextCursor of the page before")
     if query.kind is not None:
         check_name(query.kind, "kind")
     queues = queues_of(call, query.queue)
@@ -85,13 +85,13 @@ async def _page(
         # left out, rather than a look for each queue and what lies beyond the first end left out.
         leaf = await call.service.ask(lambda _: plan(None))
         seen = [job for job in leaf.jobs if job.queue in queues]
-        return Answer(Page([shown(job) for job in seen], leaf.last))
+        return await _sent(call, seen, leaf.last)
     leaves = [
         await call.service.ask(lambda _, queue=queue: plan(queue))  # type: ignore[misc]
         for queue in queues
     ]
     if len(leaves) == 1:
-        return Answer(Page([shown(job) for job in leaves[0].jobs], leaves[0].last))
+        return await _sent(call, leaves[0].jobs, leaves[0].last)
     found = sorted(
         (job for leaf in leaves for job in leaf.jobs),
         key=lambda job: job.job_id,
@@ -105,7 +105,26 @@ async def _page(
     if len(found) > query.limit:
         found = found[: query.limit]
         end = found[-1].job_id
-    return Answer(Page([shown(job) for job in found], end))
+    return await _sent(call, found, end)
+
+
+async def _sent(call: Call[None, Any], jobs: Sequence[Job], last: str | None) -> Answer:
+    """A page. Where it ends may be at a job that the token may not see."""
+    if last is not None and call.queues:
+        last = (await call.service.cursors()).seal(last)
+    return Answer(Page([shown(job) for job in jobs], last))
+
+
+async def _opened(call: Call[None, Any], cursor: str | None) -> str | None:
+    """A cursor of ours, or the id of a job that the token may see."""
+    if cursor is None:
+        return None
+    if is_job_id(cursor):
+        return await call.see(cursor)
+    job_id = (await call.service.cursors()).open(cursor)
+    if job_id is None:
+        raise InvalidInput("cursor is not one of ours; expected nextCursor of the page before")
+    return job_id
 
 
 def queues_of(call: Call[Any, Any], queue: str | None) -> Sequence[str | None]:

@@ -79,7 +79,7 @@ def _new_job(call: Call[Any, None], body: Publish, key: str | None) -> NewJob:
         priority=body.priority,
         delay=body.delay,
         run_at=body.run_at,
-        unique_key=body.unique_key,
+        unique_key=call.scoped(body.unique_key, queue),
         idempotency_key=key,
         group_key=body.group_key,
         max_attempts=body.max_attempts,

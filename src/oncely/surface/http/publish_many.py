@@ -33,12 +33,14 @@ async def publish_to_queues(call: Call[BatchOfQueues, None]) -> Answer:
     refuse_key_of_batch(call)
     for queue in {each.queue for each in call.body.jobs}:
         call.enter(check_name(queue, "queue"))
-    return await publish_together(call, [_new_job(each) for each in call.body.jobs])
+    return await publish_together(call, [_new_job(call, each) for each in call.body.jobs])
 
 
-def _new_job(body: PublishTo) -> NewJob:
+def _new_job(call: Call[BatchOfQueues, None], body: PublishTo) -> NewJob:
     fields = msgspec.structs.asdict(body)
-    return NewJob(**{**fields, "kind": body.queue if body.kind is None else body.kind})
+    fields["kind"] = body.queue if body.kind is None else body.kind
+    fields["unique_key"] = call.scoped(body.unique_key, body.queue)
+    return NewJob(**fields)
 
 
 ENDPOINTS: Final = (

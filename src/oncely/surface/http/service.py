@@ -16,7 +16,9 @@ from oncely.model.token import Kept, Token, id_of
 from oncely.store import limits, schema, tokens
 from oncely.store.engine import Access
 from oncely.store.plan import Plan
+from oncely.store.store_id import read_store_id
 from oncely.surface.app import Oncely
+from oncely.surface.http.cursor import Cursors
 from oncely.surface.http.known import Known
 from oncely.surface.http.problem import Refused
 from oncely.surface.http.witness import Witness
@@ -47,6 +49,7 @@ class Service:
         self._strict: Known[bool] = Known(self._requires_key)
         self._shut: Known[bool] = Known(self._any_token)
         self.witness = Witness(self)
+        self._cursors: Cursors | None = None
         self._pushing: asyncio.Task[None] | None = None
         self._closed = False
         self._buckets: dict[str, tuple[float, float]] = {}
@@ -137,6 +140,12 @@ class Service:
 
     async def ask(self, make: Callable[[bool], Plan[T]], access: Access = "read") -> T:
         return await aside(self.app._executor, self.app._engine.run, make, access)
+
+    async def cursors(self) -> Cursors:
+        if self._cursors is None:
+            store = await self.ask(lambda _: read_store_id())
+            self._cursors = Cursors(store.id)
+        return self._cursors
 
     async def _find(self, token_id: str) -> Kept | None:
         return await self.ask(lambda _: tokens.find(token_id))

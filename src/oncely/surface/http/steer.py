@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oncely.model.draft import check_name
+from oncely.model.errors import UniqueKeyTaken
 from oncely.surface.http.endpoint import Answer, Call, Endpoint, absent
 from oncely.surface.http.look import queues_of
 from oncely.surface.http.problem import Detail, Refused
@@ -27,7 +28,13 @@ async def cancel_job(call: Call[Nothing, None]) -> Answer:
 
 async def replay_job(call: Call[Replay, None]) -> Answer:
     job_id = await call.see(call.path["id"])
-    forgotten = await call.app.areplay(job_id, fresh_ledger=call.body.fresh_ledger)
+    try:
+        forgotten = await call.app.areplay(job_id, fresh_ledger=call.body.fresh_ledger)
+    except UniqueKeyTaken as taken:
+        if not await _may_see(call, taken.holder_id):
+            detail = "Another active job holds the job's unique key. Replay it once that has ended."
+            raise Refused("unique_key_taken", detail) from None
+        raise
     stands = await _stands(call, job_id)
     return Answer(Replayed(stands.id, stands.state, forgotten))
 
@@ -59,6 +66,11 @@ async def replay_dlq(call: Call[ReplayAll, None]) -> Answer:
             queue=queue, kind=body.kind, error=body.error, limit=left, dry_run=body.dry_run
         )
     return Answer(ReplayedAll(0 if body.dry_run else count, count))
+
+
+async def _may_see(call: Call[Any, None], job_id: str) -> bool:
+    job = await call.app.aget(job_id) if call.queues else None
+    return not call.queues or (job is not None and job.queue in call.queues)
 
 
 def _refuse_unclear(body: ReplayAll) -> None:

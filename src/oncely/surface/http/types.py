@@ -126,7 +126,7 @@ class PublishedBatch(Shown):
     results: list[Published]
 
 
-Cursor = Annotated[str, described("`nextCursor` of the page before", **JOB_ID)]
+Cursor = Annotated[str, Meta(max_length=100, description="`nextCursor` of the page before")]
 PageSize = Annotated[int, Meta(ge=1, le=PAGE_LIMIT, description="So many jobs at most")]
 
 

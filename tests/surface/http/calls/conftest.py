@@ -51,12 +51,12 @@ def empty(app: Oncely) -> None:
     if engine_of(app) == "sqlite":
         tables = (
             "select name from sqlite_master where type = 'table' "
-            "and name like 'oncely_%' and name <> 'oncely_migration'"
+            "and name like 'oncely_%' and name not in ('oncely_migration', 'oncely_store')"
         )
     else:
         tables = (
             "select 'oncely.' || tablename from pg_tables "
-            "where schemaname = 'oncely' and tablename <> 'migration'"
+            "where schemaname = 'oncely' and tablename not in ('migration', 'store')"
         )
     for (name,) in sql(app, tables):
         sql(app, f"delete from {name}")

@@ -154,6 +154,69 @@ def test_pages_of_several_queues_are_one_list_without_gaps(
                 assert found == wanted, (path, limit)
 
 
+def test_a_cursor_names_no_job(app: Oncely, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page ends where enough was looked at, which may be at a job of another queue."""
+    monkeypatch.setattr(listing, "LOOKED", 2)
+    ids = [app.enqueue("k", queue=queue).job_id for queue in ("mine", *["other"] * 5)]
+    key = app.create_token(["read"], queues=["mine", "too"]).key
+    other = app.create_token(["read"], queues=["other"]).key
+    with Client(address, key) as client, Client(address, other) as stranger:
+        page = client.get("/v1/jobs?tag=none").json()
+        cursor = page["nextCursor"]
+        assert cursor is not None
+        assert not any(part in cursor for job_id in ids for part in job_id.split("-"))
+        assert client.get(f"/v1/jobs?tag=none&cursor={cursor}").status_code == 200
+        assert stranger.get(f"/v1/jobs?tag=none&cursor={cursor}").status_code == 200
+        flipped = ("A" if cursor[0] != "A" else "B") + cursor[1:]
+        for forged in (flipped, cursor[:-4], "", "x", "é", ids[1]):
+            answer = client.get("/v1/jobs", params={"tag": "none", "cursor": forged})
+            assert answer.status_code in (404, 422), forged
+        assert client.get(f"/v1/jobs?cursor={ids[0]}").status_code == 200
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_unique_key_of_a_limited_token_is_its_queues_own(
+    app: Oncely, address: str, batch: bool
+) -> None:
+    """It finds nothing of other queues, and holds nothing that others want."""
+    hidden = app.enqueue("k", queue="other", unique_key="taken").job_id
+    key = app.create_token(["publish", "read"], queues=["mine"]).key
+    with Client(address, key) as client:
+
+        def publish(unique_key: str) -> dict[str, Any]:
+            fields = {"kind": "k", "payload": 1, "uniqueKey": unique_key}
+            if not batch:
+                return dict(client.post("/v1/queues/mine/jobs", json=fields).json())
+            jobs = {"jobs": [{**fields, "queue": "mine"}]}
+            return dict(client.post("/v1/jobs/batch", json=jobs).json()["results"][0])
+
+        first = publish("taken")
+        assert (first["deduplicated"], first["queue"]) == (False, "mine")
+        assert hidden not in str(first)
+        again = publish("taken")
+        assert (again["deduplicated"], again["id"]) == (True, first["id"])
+        publish("wanted")
+        assert app.enqueue("k", queue="other", unique_key="wanted").inserted
+        assert client.get(f"/v1/jobs/{first['id']}").json()["uniqueKey"] == "queue:mine:taken"
+
+
+def test_a_refused_replay_names_no_job_of_another_queue(app: Oncely, address: str) -> None:
+    @app.job("k")
+    def fail(_: Any) -> None:
+        raise ValueError
+
+    failed = app.enqueue("k", queue="mine", unique_key="u", max_attempts=1).job_id
+    app.drain()
+    holder = app.enqueue("k", queue="other", unique_key="u", delay=3600).job_id
+    limited, whole = (app.create_token(["admin"], queues=queues).key for queues in (["mine"], []))
+    with Client(address, limited) as client:
+        answer = client.post(f"/v1/jobs/{failed}/replay")
+        assert (answer.status_code, answer.json()["code"]) == (409, "unique_key_taken")
+        assert holder not in answer.text
+    with Client(address, whole) as client:
+        assert holder in client.post(f"/v1/jobs/{failed}/replay").text
+
+
 def test_a_key_for_one_queue_replays_only_there(app: Oncely, address: str) -> None:
     @app.job("k")
     def fail(_: Any) -> None:
