@@ -19,7 +19,7 @@ from oncely.store.sessions import LIFE_SECONDS, Held, Kind
 from oncely.surface.dashboard.answer import cookies
 from oncely.surface.dashboard.ask import Refusal, Viewer
 from oncely.surface.dashboard.throttle import Throttle
-from oncely.surface.http.gate import is_address
+from oncely.surface.http.open_store import ONLY_THIS_MACHINE, is_address
 from oncely.surface.http.service import Service
 from oncely.surface.password import is_right
 
@@ -48,7 +48,9 @@ class Sessions:
         self._throttle = Throttle()
         self._checking = asyncio.Semaphore(_AT_ONCE)
 
-    async def viewer(self, headers: Mapping[str, str], *, secure: bool) -> Viewer | None:
+    async def viewer(
+        self, headers: Mapping[str, str], *, secure: bool, local: bool
+    ) -> Viewer | None:
         """None: nobody has signed in, and somebody has to."""
         session = _cookie(headers, secure=secure)
         held = None if session is None else await self._held(_digest(session))
@@ -58,8 +60,9 @@ class Sessions:
                 return Viewer(_name(held), role, _csrf(session))
         if await self._service.is_closed():
             return None
-        # Nobody needs to sign in here, so a page of another site must not be able to ask. A name
-        # in Host can be that page's own, led here by its name server; an address cannot.
+        if not (self._service.settings.open_to_everyone or local):
+            raise Refusal(403, "Open this page on the machine of the server", ONLY_THIS_MACHINE)
+        # Nobody needs to sign in here, so a page of another site must not be able to ask.
         if not is_address(headers.get("host", "")):
             raise Refusal(
                 403,

@@ -16,12 +16,13 @@ from oncely.surface.app import Oncely
 from oncely.surface.asgi.exchange import Disconnected, TooLarge, read_body
 from oncely.surface.asgi.types import Receive, Scope, Send
 from oncely.surface.dashboard.answer import Answer
-from oncely.surface.dashboard.ask import NOBODY, Ask, Go, Page, Refusal, View
+from oncely.surface.dashboard.ask import NOBODY, Ask, Go, Page, Refusal, View, Viewer
 from oncely.surface.dashboard.live import Live
 from oncely.surface.dashboard.pages import PAGES, TOPICS
 from oncely.surface.dashboard.redact import Redact
 from oncely.surface.dashboard.render import STATIC, digest
 from oncely.surface.dashboard.session import Sessions, is_secure, refuse_forged
+from oncely.surface.http.open_store import is_local
 from oncely.surface.http.service import Service, Settings
 
 _errors: Final = logging.getLogger("oncely.http")
@@ -39,6 +40,12 @@ class Site:
         self.live = Live(self, TOPICS)
         self.sessions = Sessions(service)
 
+    async def viewer(
+        self, scope: Scope, headers: Mapping[str, str], *, secure: bool
+    ) -> Viewer | None:
+        local = is_local(scope, headers)
+        return await self.sessions.viewer(headers, secure=secure, local=local)
+
     def names(self, root: str) -> dict[str, Any]:
         """What every template knows."""
         return {
@@ -52,12 +59,20 @@ class Dashboard:
     """An ASGI app. It looks at the store of `app`, and stands at whatever path it is mounted.
 
     `redact` are names of fields that are never shown, beside the usual ones (password, token, …).
+    A store without users and tokens is open to clients on this machine only, unless
+    `open_to_everyone` says that it is open to all.
     """
 
     def __init__(
-        self, app: Oncely, *, redact: Iterable[str] = (), service: Service | None = None
+        self,
+        app: Oncely,
+        *,
+        redact: Iterable[str] = (),
+        open_to_everyone: bool = False,
+        service: Service | None = None,
     ) -> None:
-        self.site = Site(service or Service(app, Settings()), redact)
+        settings = Settings(open_to_everyone=open_to_everyone)
+        self.site = Site(service or Service(app, settings), redact)
         self._nav = [page for page in PAGES if page.nav]
         paths: dict[str, dict[str, Page]] = {}
         for page in PAGES:
@@ -114,7 +129,7 @@ class _Door:
         if page is None:
             raise Refusal(405, "Not here", f"This page has no {method}.")
         secure = is_secure(scope["scheme"], answer.headers)
-        answer.viewer = await self._site.sessions.viewer(answer.headers, secure=secure)
+        answer.viewer = await self._site.viewer(scope, answer.headers, secure=secure)
         if answer.viewer is None and not page.public:
             await _ask_to_sign_in(answer, scope)
             return
@@ -156,7 +171,7 @@ class _Stream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer: Answer = scope["oncely.answer"]
         secure = is_secure(scope["scheme"], answer.headers)
-        answer.viewer = await self._site.sessions.viewer(answer.headers, secure=secure)
+        answer.viewer = await self._site.viewer(scope, answer.headers, secure=secure)
         if answer.viewer is None:
             raise Refusal(401, "Sign in first", "This part of a page is for those who signed in.")
         names = _pairs(scope["query_string"]).get("topic", [])

@@ -158,5 +158,11 @@ ALWAYS: Final = {
     "internal_error",
     "store_unavailable",
 }
-GUARDED: Final = {"unauthenticated", "scope_missing", "rate_limited", "cross_site"}
+GUARDED: Final = {
+    "unauthenticated",
+    "scope_missing",
+    "rate_limited",
+    "not_this_machine",
+    "cross_site",
+}
 WITH_BODY: Final = {"malformed_json", "unsupported_media_type"}

@@ -33,7 +33,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_second: float = 10_000.0
     """Of one key, in one process; as many may come at once."""
     open_to_everyone: bool = False
-    """It may be asked for by a name also while no key is needed."""
+    """While the store has neither a token nor a user, clients of other machines may use it too, and
+    ask for it by a name."""
     redact: tuple[str, ...] = ()
     """Fields that the dashboard never shows, beside the usual ones."""
 
