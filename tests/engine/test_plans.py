@@ -81,7 +81,7 @@ PARAMS: dict[str, Any] = {
     "role": "reader", "password": "x", "stamp": "x", "who": "ann", "idle_us": 1,
     "outcome": "same", "recognised": 1, "repeated": 1, "execution_id": "x", "found": "{}",
     "stopped": False, "first": "g:", "second": "g:", "plain": True, "rest": "", "most": 2,
-    "is_checked": False, "store": None,
+    "is_checked": False, "store": None, "kinds_limit": 1_000, "other": "(other)",
 }  # fmt: skip
 SMALL = {
     "lease",
@@ -96,6 +96,8 @@ SMALL = {
     "tally",
     "counter",
     "counter_pkey",
+    "counted_kind",
+    "counted_kind_pkey",
     "clock",
     "waiting",
     "flow_limit_pkey",
@@ -149,6 +151,7 @@ HOT = [
     "effects_hold", "effects_doubt", "effects_forget", "effects_renamed", "go_on", "cancel_held",
     "look_effects",
     "look_resolutions", "prune_effects", "count", "counters", "counters_fold", "keys_sample",
+    "counted_kinds",
     "list_failed", "schedule_read", "schedule_define", "schedule_hold", "schedule_advance",
     "schedule_list", "schedule_pause", "schedule_resume", "schedule_remove",
     "request_begin", "request_look", "request_renew", "request_done", "request_let_go",

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, quote
 
 from starlette.routing import BaseRoute, Route, Router
 
+from oncely.model.counter import OTHER_KINDS
 from oncely.model.errors import OncelyError, StoreError
 from oncely.surface.acting import acting
 from oncely.surface.app import Oncely
@@ -52,6 +53,7 @@ class Site:
             "url": lambda path: root + path,
             "static": lambda name: f"{root}/static/{name}?v={digest(name)}",
             "redact": self.redact,
+            "other_kinds": OTHER_KINDS,
         }
 
 
