@@ -82,6 +82,7 @@ PARAMS: dict[str, Any] = {
     "outcome": "same", "recognised": 1, "repeated": 1, "execution_id": "x", "found": "{}",
     "stopped": False, "first": "g:", "second": "g:", "plain": True, "rest": "", "most": 2,
     "is_checked": False, "store": None, "kinds_limit": 1_000, "other": "(other)",
+    "place": "x", "window_us": 1,
 }  # fmt: skip
 SMALL = {
     "lease",
@@ -113,6 +114,8 @@ SMALL = {
     "user_pkey",
     "session",
     "session_pkey",
+    "sign_in_guess",
+    "sign_in_guess_pkey",
     "drill_switch",
     "drill_switch_pkey",
     "store",
@@ -151,7 +154,7 @@ HOT = [
     "effects_hold", "effects_doubt", "effects_forget", "effects_renamed", "go_on", "cancel_held",
     "look_effects",
     "look_resolutions", "prune_effects", "count", "counters", "counters_fold", "keys_sample",
-    "counted_kinds",
+    "counted_kinds", "guess_prune", "guess_reserve", "guess_release",
     "list_failed", "schedule_read", "schedule_define", "schedule_hold", "schedule_advance",
     "schedule_list", "schedule_pause", "schedule_resume", "schedule_remove",
     "request_begin", "request_look", "request_renew", "request_done", "request_let_go",

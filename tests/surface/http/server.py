@@ -69,7 +69,13 @@ def running(app: Oncely, settings: Settings | None = None) -> Iterator[Running]:
     listening = listen("127.0.0.1", 0)
     service = Service(app, settings or Settings())
     server = uvicorn.Server(
-        uvicorn.Config(over(service), lifespan="on", log_config=None, access_log=False)
+        uvicorn.Config(
+            over(service),
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+        )
     )
 
     loop: Future[asyncio.AbstractEventLoop] = Future()

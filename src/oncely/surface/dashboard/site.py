@@ -28,6 +28,8 @@ from oncely.surface.http.service import Service, Settings
 
 _errors: Final = logging.getLogger("oncely.http")
 _FORM_LIMIT_BYTES: Final = 2 * 1024 * 1024
+_PUBLIC_FORM_LIMIT_BYTES: Final = 8 * 1024
+"""Of a page that is shown before anybody has signed in."""
 _MEDIA: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -130,12 +132,13 @@ class _Door:
         page = self._pages.get(method)
         if page is None:
             raise Refusal(405, "Not here", f"This page has no {method}.")
-        secure = is_secure(scope["scheme"], answer.headers)
+        secure = is_secure(scope)
         answer.viewer = await self._site.viewer(scope, answer.headers, secure=secure)
         if answer.viewer is None and not page.public:
             await _ask_to_sign_in(answer, scope)
             return
-        form = await _form(scope, receive) if method == "POST" else {}
+        limit = _PUBLIC_FORM_LIMIT_BYTES if page.public else _FORM_LIMIT_BYTES
+        form = await _form(scope, receive, limit) if method == "POST" else {}
         if method == "POST":
             sent = form.get("csrf", [answer.headers.get("x-csrf-token", "")])[-1]
             refuse_forged(None if page.public else answer.viewer, answer.headers, sent)
@@ -172,7 +175,7 @@ class _Stream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer: Answer = scope["oncely.answer"]
-        secure = is_secure(scope["scheme"], answer.headers)
+        secure = is_secure(scope)
         answer.viewer = await self._site.viewer(scope, answer.headers, secure=secure)
         if answer.viewer is None:
             raise Refusal(401, "Sign in first", "This part of a page is for those who signed in.")
@@ -234,13 +237,11 @@ async def _ask_to_sign_in(answer: Answer, scope: Scope) -> None:
         await answer.lead(place)
 
 
-async def _form(scope: Scope, receive: Receive) -> dict[str, list[str]]:
+async def _form(scope: Scope, receive: Receive, limit: int) -> dict[str, list[str]]:
     try:
-        body = await read_body(scope, receive, _FORM_LIMIT_BYTES)
+        body = await read_body(scope, receive, limit)
     except TooLarge:
-        raise Refusal(
-            413, "That is too much", f"A form may have {_FORM_LIMIT_BYTES:,} bytes."
-        ) from None
+        raise Refusal(413, "That is too much", f"A form may have {limit:,} bytes.") from None
     return _pairs(body)
 
 

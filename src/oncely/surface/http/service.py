@@ -19,6 +19,7 @@ from oncely.store.plan import Plan
 from oncely.surface.app import Oncely
 from oncely.surface.http.known import Known
 from oncely.surface.http.problem import Refused
+from oncely.surface.http.trusted_proxies import Network
 from oncely.surface.http.witness import Witness
 from oncely.worker.line import LAST_ANSWER_SECONDS
 
@@ -35,6 +36,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     open_to_everyone: bool = False
     """While the store has neither a token nor a user, clients of other machines may use it too, and
     ask for it by a name."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Proxies that are believed about the address and the scheme of their clients."""
     redact: tuple[str, ...] = ()
     """Fields that the dashboard never shows, beside the usual ones."""
 
