@@ -83,10 +83,9 @@ class Sessions:
     ) -> tuple[str, str]:
         """The session and the device, for the cookies. `device` is the cookie of a browser in which
         somebody has signed in before."""
-        if len(name) > KEY_LIMIT:
-            raise NotSignedIn(422, f"A name has at most {KEY_LIMIT} characters.")
-        known = name and "\0" not in name
-        kept = await self._service.ask(lambda _: users.find(name)) if known else None
+        if len(name) > KEY_LIMIT or "\0" in name:
+            raise NotSignedIn(422, f"A name has at most {KEY_LIMIT} characters, none of them zero.")
+        kept = await self._service.ask(lambda _: users.find(name)) if name else None
         places = _places(name, None if kept is None else kept.stamp, address, device)
         async with self._checking:
             # Before it is checked: of any number that come at once, no more are checked.

@@ -103,6 +103,8 @@ class Dashboard:
         except Refusal as refusal:
             await self._refuse(answer, refusal)
         except OncelyError as error:
+            if isinstance(error, StoreError):
+                _errors.error("a page of the dashboard failed: %s", scope["path"], exc_info=error)
             await self._refuse(answer, _refusal(error))
         except Exception:
             if answer.status is not None:
@@ -256,7 +258,11 @@ def _pairs(data: bytes) -> dict[str, list[str]]:
 
 def _refusal(error: OncelyError) -> Refusal:
     if isinstance(error, StoreError):
-        return Refusal(503, "The store does not answer as it should", str(error))
+        return Refusal(
+            503,
+            "The store does not answer as it should",
+            "Try again in a moment. The log of the server has the details.",
+        )
     if isinstance(error, LookupError):
         return Refusal(404, "That is not here", str(error))
     return Refusal(422, "That cannot be done", str(error))
