@@ -140,6 +140,8 @@ def _traffic(door: Backdoor) -> None:
         ("deduplicated", "delivery"),
         ("deduplicated", "effect"),
     ]
+    kinds = ", ".join(f"('{kind}')" for kind in _KINDS)
+    door.sql(f"insert into oncely.counted_kind values {kinds}")
     buckets = "{" + ",".join(f'"{number}":{number}' for number in range(20, 70)) + "}"
     for seconds, steps in STEPS.values():
         for back in range(steps):

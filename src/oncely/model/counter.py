@@ -31,6 +31,11 @@ SECOND_LABEL: Final[dict[Name, str | None]] = {
     "drill_effects": "answer",
 }
 """Beside `kind`, which every counter has."""
+KINDS_LIMIT: Final = 1_000
+"""Number of kinds that the store counts by name. All others are counted as `OTHER_KINDS`, so that
+whoever may enqueue cannot make the counters grow without end. Jobs keep their own kind."""
+OTHER_KINDS: Final = "(other)"
+"""No kind has this name: parentheses are not allowed in one."""
 
 
 class Counter(msgspec.Struct, frozen=True):

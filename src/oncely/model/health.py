@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from oncely.model.counter import Counter
+from oncely.model.counter import OTHER_KINDS, Counter
 from oncely.model.keys import suspicion
 
 Verdict = Literal["recognises", "no_repeat_yet", "looks_random", "too_coarse", "no_keys"]
@@ -61,14 +61,15 @@ def examine(counters: Iterable[Counter], samples: Sequence[Sample]) -> list[KeyH
     for counter in counters:
         if counter.labels.get("boundary", "enqueue") == "enqueue":
             totals[counter.name, counter.labels["kind"]] = counter.value
-    kinds = {kind for name, kind in totals if name in _COUNTED} | {each.kind for each in samples}
+    by_kind: dict[str, list[Sample]] = {kind: [] for name, kind in totals if name in _COUNTED}
+    for sample in samples:
+        kind = sample.kind
+        if kind not in by_kind and OTHER_KINDS in by_kind:
+            kind = OTHER_KINDS
+        by_kind.setdefault(kind, []).append(sample)
     found = [
-        _examine(
-            kind,
-            tuple(totals.get((name, kind), 0) for name in _COUNTED),
-            [sample for sample in samples if sample.kind == kind],
-        )
-        for kind in sorted(kinds)
+        _examine(kind, tuple(totals.get((name, kind), 0) for name in _COUNTED), by_kind[kind])
+        for kind in sorted(by_kind)
     ]
     order: tuple[Verdict, ...] = ("too_coarse", "looks_random", "no_keys")
     return sorted(found, key=lambda each: order.index(each.verdict) if each.verdict in order else 9)

@@ -67,7 +67,9 @@ def running(app: Oncely, settings: Settings | None = None) -> Iterator[Running]:
     """Here it is uvicorn that begins and ends what goes on beside the requests, as it would in an
     app of the user's."""
     service = Service(app, settings or Settings())
-    config = uvicorn.Config(over(service), lifespan="on", log_config=None, access_log=False)
+    config = uvicorn.Config(
+        over(service), lifespan="on", log_config=None, access_log=False, proxy_headers=False
+    )
     with _in_thread(service, uvicorn.Server(config)) as server:
         yield server
 

@@ -87,6 +87,7 @@ def test_bad_calls_of_serve_are_one_line(
         ("--requests-per-second", "0"),
         ("--max-body-bytes", "0"),
         ("--grace-seconds", "-1"),
+        ("--trusted-proxy", "proxy.example"),
     ):
         done = here("serve", *args, "--url", sqlite_url)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), args

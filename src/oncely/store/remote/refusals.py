@@ -21,6 +21,7 @@ _ERRORS: Final[dict[str, type[OncelyError]]] = {
     "unauthenticated": errors.AccessRefused,
     "scope_missing": errors.AccessRefused,
     "queue_forbidden": errors.AccessRefused,
+    "not_this_machine": errors.AccessRefused,
     "cross_site": errors.AccessRefused,
     "store_unavailable": errors.StoreUnavailable,
     "rate_limited": errors.StoreUnavailable,

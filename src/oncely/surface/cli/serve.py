@@ -34,6 +34,14 @@ def serve(
             help="Listen on any address though the store has no token or user: no key is needed.",
         ),
     ] = False,
+    trusted_proxy: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="CIDR",
+            negative="",
+            help="A proxy that is believed about its clients' addresses; may be repeated.",
+        ),
+    ] = (),
     requests_per_second: Annotated[
         float, Parameter(metavar="N", help="Of one key, in each process; more get a 429.")
     ] = 10_000.0,
@@ -78,6 +86,7 @@ def serve(
     try:
         from oncely.surface.http.run import address_of, is_loopback, listen, run
         from oncely.surface.http.service import Service, Settings
+        from oncely.surface.http.trusted_proxies import networks
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("oncely"):
             raise
@@ -89,6 +98,7 @@ def serve(
         max_batch_bytes=max_batch_bytes,
         requests_per_second=requests_per_second,
         open_to_everyone=open_to_everyone,
+        trusted_proxies=networks(trusted_proxy),
         redact=redact,
     )
     quiet = ("uvicorn.error",) if access_log else ("uvicorn.error", "oncely.access")

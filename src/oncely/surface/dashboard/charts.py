@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, timedelta
 from typing import Any, Final, Literal
 
 import msgspec
 
+from oncely.model.counter import Name
 from oncely.model.traffic import Last, Latency, Measure, Traffic, latency, merged
 from oncely.surface.dashboard.render import count, seconds
 
@@ -78,21 +80,29 @@ def times(traffic: Traffic, title: str, note: str, measure: Measure) -> Chart:
 
 
 class Totals:
-    """How long jobs took over all steps, added up once for all that a page tells of it."""
+    """What was counted and how long jobs took over all steps, added up in one pass for all that a
+    page tells of it."""
 
     def __init__(self, traffic: Traffic) -> None:
-        self._found = [(each, merged(each.steps.values())) for each in traffic.taken]
+        self._counted: Counter[tuple[Name, str, str | None]] = Counter()
+        for each in traffic.counted:
+            total = sum(each.values)
+            self._counted[each.name, each.kind, each.label] += total
+            self._counted[each.name, each.kind, None] += total
+        self._taken: dict[tuple[Measure, str | None, str | None], Counter[int]] = {}
+        for took in traffic.taken:
+            found = merged(took.steps.values())
+            for queue, kind in ((None, None), (took.queue, None), (None, took.kind)):
+                self._taken.setdefault((took.measure, queue, kind), Counter()).update(found)
+
+    def count(self, name: Name, kind: str, label: str | None = None) -> int:
+        return self._counted[name, kind, label]
 
     def of(
         self, measure: Measure, *, queue: str | None = None, kind: str | None = None
     ) -> Latency | None:
-        return latency(
-            found
-            for each, found in self._found
-            if each.measure == measure
-            and (queue is None or each.queue == queue)
-            and (kind is None or each.kind == kind)
-        )
+        """Of all jobs, of those of one queue, or of those of one kind."""
+        return latency([self._taken.get((measure, queue, kind), {})])
 
 
 def _of(found: Latency | None, name: str) -> float | None:

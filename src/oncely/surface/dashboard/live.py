@@ -51,7 +51,8 @@ class Live:
             at, text = self._read.get((name, root), (-math.inf, ""))
             if self._now() - at >= topic.every_seconds:
                 data = await topic.read(self._site)
-                text = render(topic.template, {**data, **self._site.names(root)})
+                shown = {**data, **self._site.names(root)}
+                text = await asyncio.to_thread(render, topic.template, shown)
                 self._read[name, root] = (self._now(), text)
             return text
 

@@ -14,13 +14,15 @@ from typing import Final
 from oncely.model.keys import KEY_LIMIT
 from oncely.model.token import Scope, id_of
 from oncely.model.user import Role
-from oncely.store import sessions, tokens, users
+from oncely.store import sessions, sign_in_guesses, tokens, users
 from oncely.store.sessions import LIFE_SECONDS, Held, Kind
+from oncely.store.sign_in_guesses import Place
+from oncely.surface.asgi.types import Scope as ASGIScope
 from oncely.surface.dashboard.answer import cookies
 from oncely.surface.dashboard.ask import Refusal, Viewer
-from oncely.surface.dashboard.throttle import Throttle
-from oncely.surface.http.gate import is_address
+from oncely.surface.http.open_store import ONLY_THIS_MACHINE, is_address
 from oncely.surface.http.service import Service
+from oncely.surface.http.trusted_proxies import forwarded_scheme
 from oncely.surface.password import is_right
 
 _log: Final = logging.getLogger("oncely.http")
@@ -30,6 +32,10 @@ _KNOWN_LIMIT: Final = 10_000
 _AT_ONCE: Final = 2
 """So many passwords are checked at once: each takes 46 MiB for a moment."""
 _ANYONE: Final = Viewer("anyone", "operator", "")
+_OF_ONE_FROM_ONE: Final = 5
+_OF_ONE_ACCOUNT: Final = 50
+"""More than from one address: otherwise anybody could keep a user out by guessing."""
+_DEVICE_SECONDS: Final = 180 * 86_400
 
 
 class NotSignedIn(Exception):
@@ -45,10 +51,11 @@ class Sessions:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._known: dict[str, tuple[float, Held]] = {}
-        self._throttle = Throttle()
         self._checking = asyncio.Semaphore(_AT_ONCE)
 
-    async def viewer(self, headers: Mapping[str, str], *, secure: bool) -> Viewer | None:
+    async def viewer(
+        self, headers: Mapping[str, str], *, secure: bool, local: bool
+    ) -> Viewer | None:
         """None: nobody has signed in, and somebody has to."""
         session = _cookie(headers, secure=secure)
         held = None if session is None else await self._held(_digest(session))
@@ -58,8 +65,9 @@ class Sessions:
                 return Viewer(_name(held), role, _csrf(session))
         if await self._service.is_closed():
             return None
-        # Nobody needs to sign in here, so a page of another site must not be able to ask. A name
-        # in Host can be that page's own, led here by its name server; an address cannot.
+        if not (self._service.settings.open_to_everyone or local):
+            raise Refusal(403, "Open this page on the machine of the server", ONLY_THIS_MACHINE)
+        # Nobody needs to sign in here, so a page of another site must not be able to ask.
         if not is_address(headers.get("host", "")):
             raise Refusal(
                 403,
@@ -70,24 +78,33 @@ class Sessions:
             )
         return _ANYONE
 
-    async def sign_in_with_password(self, name: str, password: str, address: str | None) -> str:
-        """The session, for the cookie."""
-        wait_seconds = self._throttle.wait_seconds(name, address)
-        if wait_seconds:
-            raise NotSignedIn(
-                429, f"There were too many wrong passwords. Try again in {wait_seconds} seconds."
-            )
+    async def sign_in_with_password(
+        self, name: str, password: str, *, address: str | None, device: str
+    ) -> tuple[str, str]:
+        """The session and the device, for the cookies. `device` is the cookie of a browser in which
+        somebody has signed in before."""
+        if len(name) > KEY_LIMIT or "\0" in name:
+            raise NotSignedIn(422, f"A name has at most {KEY_LIMIT} characters, none of them zero.")
         kept = await self._service.ask(lambda _: users.find(name)) if name else None
-        password_hash = None if kept is None else kept.password_hash
+        places = _places(name, None if kept is None else kept.stamp, address, device)
         async with self._checking:
+            # Before it is checked: of any number that come at once, no more are checked.
+            wait_seconds = await self._service.ask(
+                lambda _: sign_in_guesses.reserve(places), "transaction"
+            )
+            if wait_seconds:
+                raise NotSignedIn(
+                    429,
+                    f"There were too many wrong passwords. Try again in {wait_seconds} seconds.",
+                )
+            password_hash = None if kept is None else kept.password_hash
             right = await asyncio.to_thread(is_right, password, password_hash)
         if kept is None or not right:
-            self._throttle.wrong(name, address)
             # Not the name: some type their password there.
             _log.warning("a sign-in at the dashboard from %s was refused", address)
             raise NotSignedIn(401, "The name or the password is wrong.")
-        self._throttle.right(name, address)
-        return await self._begin("user", kept.user.name, kept.stamp)
+        await self._service.ask(lambda _: sign_in_guesses.release(places), "transaction")
+        return await self._begin("user", kept.user.name, kept.stamp), _new_device(kept.stamp)
 
     async def sign_in_with_key(self, key: str) -> str:
         """The session, for the cookie. There is no throttle: a key has 256 random bits."""
@@ -173,26 +190,77 @@ def refuse_forged(viewer: Viewer | None, headers: Mapping[str, str], sent: str) 
         )
 
 
-def is_secure(scheme: str, headers: Mapping[str, str]) -> bool:
-    """Whether the browser speaks HTTPS, here or to a proxy before us. A forged header only keeps
-    its sender's own cookie from being sent."""
-    return scheme == "https" or headers.get("x-forwarded-proto", "").lower() == "https"
+def is_secure(scope: ASGIScope) -> bool:
+    """Whether the browser speaks HTTPS, here or to a proxy before us."""
+    return scope["scheme"] == "https" or forwarded_scheme(scope) == "https"
 
 
 def set_cookie(session: str, *, secure: bool, root: str) -> tuple[str, str]:
     """The header. An empty session takes the cookie away."""
     life_seconds = LIFE_SECONDS if session else 0
-    # A name that begins so is taken by browsers only over HTTPS, for this host and all its paths.
-    where = "Path=/; Secure" if secure else f"Path={root or '/'}"
     return (
         "set-cookie",
-        f"{_cookie_name(secure=secure)}={session}; Max-Age={life_seconds}; {where}; HttpOnly; "
-        "SameSite=Lax",
+        f"{_cookie_name(secure=secure)}={session}; Max-Age={life_seconds}; "
+        f"{_where(secure=secure, root=root)}; HttpOnly; SameSite=Lax",
     )
+
+
+def set_device_cookie(device: str, *, secure: bool, root: str) -> tuple[str, str]:
+    """The header. It stays when somebody signs out."""
+    return (
+        "set-cookie",
+        f"{_device_name(secure=secure)}={device}; Max-Age={_DEVICE_SECONDS}; "
+        f"{_where(secure=secure, root=root)}; HttpOnly; SameSite=Strict",
+    )
+
+
+def device_of(headers: Mapping[str, str], *, secure: bool) -> str:
+    return cookies(headers).get(_device_name(secure=secure), "")
+
+
+def _where(*, secure: bool, root: str) -> str:
+    """Cookies whose names begin with __Host- are taken by browsers only over HTTPS, for this host
+    and all its paths."""
+    return "Path=/; Secure" if secure else f"Path={root or '/'}"
 
 
 def _cookie_name(*, secure: bool) -> str:
     return "__Host-oncely" if secure else "oncely_session"
+
+
+def _device_name(*, secure: bool) -> str:
+    return "__Host-oncely-device" if secure else "oncely_device"
+
+
+def _places(name: str, stamp: str | None, address: str | None, device: str) -> list[Place]:
+    """Where a guess is counted. A browser in which this user has signed in before is counted by
+    itself, so that nobody keeps its owner out by guessing. All counts begin anew with a new
+    password. Names that do not exist are counted too: nobody learns which do."""
+    if stamp is not None and _is_device_of(device, stamp):
+        return [Place(_place("device", name, device), _OF_ONE_FROM_ONE)]
+    return [
+        Place(_place("address", name, stamp or "", address or ""), _OF_ONE_FROM_ONE),
+        Place(_place("account", name, stamp or ""), _OF_ONE_ACCOUNT),
+    ]
+
+
+def _place(*parts: str) -> str:
+    return sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _new_device(stamp: str) -> str:
+    number = secrets.token_hex(16)
+    return f"{number}.{_device_mac(number, stamp)}"
+
+
+def _is_device_of(device: str, stamp: str) -> bool:
+    number, _, mac = device.partition(".")
+    return hmac.compare_digest(mac.encode(), _device_mac(number, stamp).encode())
+
+
+def _device_mac(number: str, stamp: str) -> str:
+    """By the stamp, which is a random secret of the user, new with each password."""
+    return hmac.new(stamp.encode(), f"device:{number}".encode(), sha256).hexdigest()
 
 
 def _cookie(headers: Mapping[str, str], *, secure: bool) -> str | None:

@@ -10,22 +10,26 @@ from urllib.parse import parse_qs, quote
 
 from starlette.routing import BaseRoute, Route, Router
 
+from oncely.model.counter import OTHER_KINDS
 from oncely.model.errors import OncelyError, StoreError
 from oncely.surface.acting import acting
 from oncely.surface.app import Oncely
 from oncely.surface.asgi.exchange import Disconnected, TooLarge, read_body
 from oncely.surface.asgi.types import Receive, Scope, Send
 from oncely.surface.dashboard.answer import Answer
-from oncely.surface.dashboard.ask import NOBODY, Ask, Go, Page, Refusal, View
+from oncely.surface.dashboard.ask import NOBODY, Ask, Go, Page, Refusal, View, Viewer
 from oncely.surface.dashboard.live import Live
 from oncely.surface.dashboard.pages import PAGES, TOPICS
 from oncely.surface.dashboard.redact import Redact
 from oncely.surface.dashboard.render import STATIC, digest
 from oncely.surface.dashboard.session import Sessions, is_secure, refuse_forged
+from oncely.surface.http.open_store import is_local
 from oncely.surface.http.service import Service, Settings
 
 _errors: Final = logging.getLogger("oncely.http")
 _FORM_LIMIT_BYTES: Final = 2 * 1024 * 1024
+_PUBLIC_FORM_LIMIT_BYTES: Final = 8 * 1024
+"""Of a page that is shown before anybody has signed in."""
 _MEDIA: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -39,12 +43,19 @@ class Site:
         self.live = Live(self, TOPICS)
         self.sessions = Sessions(service)
 
+    async def viewer(
+        self, scope: Scope, headers: Mapping[str, str], *, secure: bool
+    ) -> Viewer | None:
+        local = is_local(scope, headers)
+        return await self.sessions.viewer(headers, secure=secure, local=local)
+
     def names(self, root: str) -> dict[str, Any]:
         """What every template knows."""
         return {
             "url": lambda path: root + path,
             "static": lambda name: f"{root}/static/{name}?v={digest(name)}",
             "redact": self.redact,
+            "other_kinds": OTHER_KINDS,
         }
 
 
@@ -52,12 +63,20 @@ class Dashboard:
     """An ASGI app. It looks at the store of `app`, and stands at whatever path it is mounted.
 
     `redact` are names of fields that are never shown, beside the usual ones (password, token, …).
+    A store without users and tokens is open to clients on this machine only, unless
+    `open_to_everyone` says that it is open to all.
     """
 
     def __init__(
-        self, app: Oncely, *, redact: Iterable[str] = (), service: Service | None = None
+        self,
+        app: Oncely,
+        *,
+        redact: Iterable[str] = (),
+        open_to_everyone: bool = False,
+        service: Service | None = None,
     ) -> None:
-        self.site = Site(service or Service(app, Settings()), redact)
+        settings = Settings(open_to_everyone=open_to_everyone)
+        self.site = Site(service or Service(app, settings), redact)
         self._nav = [page for page in PAGES if page.nav]
         paths: dict[str, dict[str, Page]] = {}
         for page in PAGES:
@@ -84,6 +103,8 @@ class Dashboard:
         except Refusal as refusal:
             await self._refuse(answer, refusal)
         except OncelyError as error:
+            if isinstance(error, StoreError):
+                _errors.error("a page of the dashboard failed: %s", scope["path"], exc_info=error)
             await self._refuse(answer, _refusal(error))
         except Exception:
             if answer.status is not None:
@@ -113,12 +134,13 @@ class _Door:
         page = self._pages.get(method)
         if page is None:
             raise Refusal(405, "Not here", f"This page has no {method}.")
-        secure = is_secure(scope["scheme"], answer.headers)
-        answer.viewer = await self._site.sessions.viewer(answer.headers, secure=secure)
+        secure = is_secure(scope)
+        answer.viewer = await self._site.viewer(scope, answer.headers, secure=secure)
         if answer.viewer is None and not page.public:
             await _ask_to_sign_in(answer, scope)
             return
-        form = await _form(scope, receive) if method == "POST" else {}
+        limit = _PUBLIC_FORM_LIMIT_BYTES if page.public else _FORM_LIMIT_BYTES
+        form = await _form(scope, receive, limit) if method == "POST" else {}
         if method == "POST":
             sent = form.get("csrf", [answer.headers.get("x-csrf-token", "")])[-1]
             refuse_forged(None if page.public else answer.viewer, answer.headers, sent)
@@ -155,8 +177,8 @@ class _Stream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer: Answer = scope["oncely.answer"]
-        secure = is_secure(scope["scheme"], answer.headers)
-        answer.viewer = await self._site.sessions.viewer(answer.headers, secure=secure)
+        secure = is_secure(scope)
+        answer.viewer = await self._site.viewer(scope, answer.headers, secure=secure)
         if answer.viewer is None:
             raise Refusal(401, "Sign in first", "This part of a page is for those who signed in.")
         names = _pairs(scope["query_string"]).get("topic", [])
@@ -217,13 +239,11 @@ async def _ask_to_sign_in(answer: Answer, scope: Scope) -> None:
         await answer.lead(place)
 
 
-async def _form(scope: Scope, receive: Receive) -> dict[str, list[str]]:
+async def _form(scope: Scope, receive: Receive, limit: int) -> dict[str, list[str]]:
     try:
-        body = await read_body(scope, receive, _FORM_LIMIT_BYTES)
+        body = await read_body(scope, receive, limit)
     except TooLarge:
-        raise Refusal(
-            413, "That is too much", f"A form may have {_FORM_LIMIT_BYTES:,} bytes."
-        ) from None
+        raise Refusal(413, "That is too much", f"A form may have {limit:,} bytes.") from None
     return _pairs(body)
 
 
@@ -238,7 +258,11 @@ def _pairs(data: bytes) -> dict[str, list[str]]:
 
 def _refusal(error: OncelyError) -> Refusal:
     if isinstance(error, StoreError):
-        return Refusal(503, "The store does not answer as it should", str(error))
+        return Refusal(
+            503,
+            "The store does not answer as it should",
+            "Try again in a moment. The log of the server has the details.",
+        )
     if isinstance(error, LookupError):
         return Refusal(404, "That is not here", str(error))
     return Refusal(422, "That cannot be done", str(error))

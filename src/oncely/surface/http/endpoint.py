@@ -171,5 +171,11 @@ ALWAYS: Final = {
     "too_many_connections",
     "store_unavailable",
 }
-GUARDED: Final = {"unauthenticated", "scope_missing", "rate_limited", "cross_site"}
+GUARDED: Final = {
+    "unauthenticated",
+    "scope_missing",
+    "rate_limited",
+    "not_this_machine",
+    "cross_site",
+}
 WITH_BODY: Final = {"malformed_json", "unsupported_media_type"}

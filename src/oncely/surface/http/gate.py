@@ -7,10 +7,8 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_address
 from random import getrandbits
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -24,6 +22,7 @@ from oncely.surface.base import is_job_id
 from oncely.surface.http import problem
 from oncely.surface.http.decode import decode_body, decode_query
 from oncely.surface.http.endpoint import Answer, Call, Endpoint, absent
+from oncely.surface.http.open_store import ONLY_THIS_MACHINE, is_address, is_local
 from oncely.surface.http.paths import Paths
 from oncely.surface.http.problem import Refused
 from oncely.surface.http.service import Service, Settings
@@ -84,7 +83,7 @@ class Gate:
         if endpoint.scope is not None:
             token = exchange.token = await self._service.admit(headers.get("authorization"))
             self._service.spend(token)
-            _refuse_foreign(endpoint, token, headers, self._service.settings)
+            _refuse_foreign(endpoint, token, scope, headers, self._service.settings)
         call: Call[Any, Any] = Call(
             self._service, path=path, headers=headers, token=token, receive=receive
         )
@@ -164,7 +163,11 @@ async def _drain(receive: Receive) -> bool:
 
 
 def _refuse_foreign(
-    endpoint: Endpoint, token: Token | None, headers: Mapping[str, str], settings: Settings
+    endpoint: Endpoint,
+    token: Token | None,
+    scope: Scope,
+    headers: Mapping[str, str],
+    settings: Settings,
 ) -> None:
     if token is not None:
         if endpoint.scope is not None and not token.may(endpoint.scope):
@@ -174,9 +177,11 @@ def _refuse_foreign(
                 f"{', '.join(token.scopes)}.",
             )
         return
-    # Nobody needs a key here, so a page in somebody's browser must not be able to ask. A name in
-    # Host can be the page's own, led here by its name server; an address cannot. Then the request
-    # looks like that of any client: a browser says nothing of the page to a plain http address.
+    if not (settings.open_to_everyone or is_local(scope, headers)):
+        raise Refused("not_this_machine", ONLY_THIS_MACHINE)
+    # Nobody needs a key here, so a page in somebody's browser must not be able to ask. A request
+    # of such a page looks like that of any client: a browser says nothing of the page to a plain
+    # http address.
     origin, host = headers.get("origin"), headers.get("host", "")
     site = headers.get("sec-fetch-site")
     foreign = origin is not None and origin.partition("://")[2] != host
@@ -188,14 +193,6 @@ def _refuse_foreign(
             "A server without tokens takes no requests of other sites, and is asked for by its "
             "address, not by a name: `oncely token create` makes a token.",
         )
-
-
-def is_address(host: str) -> bool:
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        return name == "localhost" or bool(ip_address(name))
-    except ValueError:
-        return False
 
 
 class Exchange:

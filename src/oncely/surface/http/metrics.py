@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -38,7 +39,9 @@ class _Reading:
         ages: dict[str, float],
         resting: dict[str, int],
     ) -> None:
-        self._counters = counters
+        self._counters: dict[str, list[Counter]] = {}
+        for each in counters:
+            self._counters.setdefault(each.name, []).append(each)
         self._queues = queues
         self._ages = ages
         self._resting = resting
@@ -47,9 +50,8 @@ class _Reading:
         for name, second in SECOND_LABEL.items():
             labels = ["kind"] if second is None else [second, "kind"]
             family = CounterMetricFamily(f"oncely_{name}", _HELP[name], labels=labels)
-            for counter in self._counters:
-                if counter.name == f"oncely_{name}_total":
-                    family.add_metric([counter.labels[label] for label in labels], counter.value)
+            for counter in self._counters.get(f"oncely_{name}_total", ()):
+                family.add_metric([counter.labels[label] for label in labels], counter.value)
             yield family
         yield self._gauge(
             "oncely_queue_waiting",
@@ -89,13 +91,17 @@ class _Reading:
 
 
 async def exposition(service: Service) -> bytes:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(
-        _Reading(
-            await service.app.acounters(),
-            await service.app.aqueues(),
-            await service.ask(lambda _: limits.ages()),
-            await service.ask(lambda _: limits.resting()),
-        )
+    reading = _Reading(
+        await service.app.acounters(),
+        await service.app.aqueues(),
+        await service.ask(lambda _: limits.ages()),
+        await service.ask(lambda _: limits.resting()),
     )
+    # A store may have many kinds and queues: the server answers others meanwhile.
+    return await asyncio.to_thread(_text, reading)
+
+
+def _text(reading: _Reading) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(reading)
     return generate_latest(registry)

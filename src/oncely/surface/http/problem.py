@@ -29,6 +29,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "unauthenticated": Problem(401, "No valid key"),
     "scope_missing": Problem(403, "The key has not the scope that this takes"),
     "queue_forbidden": Problem(403, "The key is not for this queue"),
+    "not_this_machine": Problem(403, "The store is open to this machine only"),
     "cross_site": Problem(403, "The request comes from another site"),
     "not_found": Problem(404, "There is nothing at this path"),
     "job_not_found": Problem(404, "There is no such job"),

@@ -21,6 +21,7 @@ from oncely.surface.http.paths import Paths
 from oncely.surface.http.problem import Refused
 from oncely.surface.http.service import Service, Settings
 from oncely.surface.http.table import TABLE
+from oncely.surface.http.trusted_proxies import TrustedProxies
 
 _DASHBOARD: Final = "/dashboard"
 
@@ -46,7 +47,7 @@ def over(service: Service) -> ASGIApp:
     dashboard = Dashboard(service.app, redact=service.settings.redact, service=service)
     # A router for all that is no call of the API, without Starlette's middleware: errors are ours
     # to answer, in `Front`.
-    return Front(
+    front = Front(
         Router(
             routes=[
                 *(Route(path, _to_dashboard) for path in ("/", _DASHBOARD)),
@@ -58,6 +59,8 @@ def over(service: Service) -> ASGIApp:
         ),
         _gates(service, table),
     )
+    trusted = service.settings.trusted_proxies
+    return TrustedProxies(front, trusted) if trusted else front
 
 
 def _gates(service: Service, table: Iterable[Endpoint]) -> Paths[Gate]:

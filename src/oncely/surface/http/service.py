@@ -21,6 +21,7 @@ from oncely.surface.app import Oncely
 from oncely.surface.http.cursor import Cursors
 from oncely.surface.http.known import Known
 from oncely.surface.http.problem import Refused
+from oncely.surface.http.trusted_proxies import Network
 from oncely.surface.http.witness import Witness
 from oncely.worker.line import LAST_ANSWER_SECONDS
 
@@ -35,7 +36,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_second: float = 10_000.0
     """Of one key, in one process; as many may come at once."""
     open_to_everyone: bool = False
-    """It may be asked for by a name also while no key is needed."""
+    """While the store has neither a token nor a user, clients of other machines may use it too, and
+    ask for it by a name."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Proxies that are believed about the address and the scheme of their clients."""
     redact: tuple[str, ...] = ()
     """Fields that the dashboard never shows, beside the usual ones."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncely.model.draft import check_name
+from oncely.model.keys import check_part
 from oncely.model.traffic import Last, Traffic
 from oncely.model.worker import About
 from oncely.store import traffic, workers
@@ -32,11 +33,11 @@ async def report_worker(call: Call[Report, None]) -> Answer:
     ]
     me = About(
         name=name,
-        host=body.host,
+        host=None if body.host is None else check_part(body.host, "host"),
         pid=body.pid,
         queues=body.queues or list(call.queues) or None,
         concurrency=body.concurrency,
-        version=body.version,
+        version=None if body.version is None else check_part(body.version, "version"),
     )
 
     def plan(lost: bool) -> Plan[None]:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from oncely.model.errors import InvalidInput, OncelyError
+from oncely.model.errors import InvalidInput, RaceError, UsageError
 from oncely.store import listing
 from oncely.store.listing import Wanted
 from oncely.surface.acting import acting
@@ -34,7 +34,7 @@ async def resolve(ask: Ask) -> View | Go:
         result = _json(form, "result", "The result")
         with acting(ask.viewer.name, note=fields.text(form, "note")):
             await ask.app.aresolve(job_id, effect, happened=happened, result=result)
-    except OncelyError as error:
+    except (UsageError, RaceError) as error:
         return await _page(ask, wrong=str(error), typed=form)
     return Go("/doubt", f"Effect {effect} {_told(happened)} {_next(happened)}")
 
@@ -50,7 +50,7 @@ async def resolve_request(ask: Ask) -> View | Go:
             await ask.app.aresolve_request(
                 key, happened=happened, status=status, body=body, caller=form.get("caller", "")
             )
-    except OncelyError as error:
+    except (UsageError, RaceError) as error:
         return await _page(ask, wrong=str(error), typed=form)
     said = "repeats get that response." if happened else "the next repeat runs."
     return Go("/doubt", f"Request {key} {_told(happened)} From now on {said}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oncely.model.errors import InvalidInput, OncelyError
+from oncely.model.errors import InvalidInput, RaceError, UsageError
 from oncely.surface.dashboard.ask import Ask, Go, Page, View
 from oncely.surface.dashboard.pages import fields
 
@@ -18,7 +18,7 @@ async def set_limits(ask: Ask) -> View | Go:
         concurrency = fields.whole(ask.form, "concurrency", "Concurrency")
         rate = fields.rate(ask.form)
         await ask.app.aset_group(_key(ask), concurrency=concurrency, rate=rate)
-    except OncelyError as error:
+    except (UsageError, RaceError) as error:
         return await _page(ask, wrong=str(error))
     lifted = concurrency is None and rate is None
     return Go("/groups", f"Group {_key(ask)} has {'no' if lifted else 'new'} limits.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncely.model.errors import JobNotFound, OncelyError
+from oncely.model.errors import JobNotFound, RaceError, UsageError
 from oncely.model.job import Job
 from oncely.model.words import details
 from oncely.store.dead import will_do
@@ -61,7 +61,7 @@ async def replay(ask: Ask) -> View | Go:
             forgotten = await ask.app.areplay(job_id, fresh_ledger=fresh)
     except JobNotFound:
         raise
-    except OncelyError as error:
+    except (UsageError, RaceError) as error:
         shown = await preview(ask)
         return View(shown.template, {**shown.data, "wrong": str(error)}, 422)
     told = f" It will do {', '.join(map(repr, forgotten))} again." if forgotten else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +12,7 @@ from markupsafe import Markup
 
 from oncely.model.flow import Queue
 from oncely.model.traffic import Last, Latency, Traffic, check_last
+from oncely.model.worker import Worker
 from oncely.store import limits
 from oncely.surface.dashboard.ask import Ask, Page, View
 from oncely.surface.dashboard.charts import SPANS, Part, Totals, counts, times
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _EVERY_SECONDS: Final[dict[Last, float]] = {"hour": 2.0, "day": 10.0, "month": 60.0}
 _KINDS: Final = 50
+_UNHANDLED_KINDS: Final = 20
 _RECENT: Final = 5
 
 
@@ -59,6 +62,22 @@ async def read(site: Site, *, last: Last) -> Mapping[str, Any]:
     ages = await site.service.ask(lambda _: limits.ages())
     unhandled = await site.service.ask(lambda _: limits.kinds_without_handler())
     resting = await site.service.ask(lambda _: limits.resting())
+    # A store may have many kinds: the server answers others meanwhile.
+    return await asyncio.to_thread(
+        _figures, last, traffic, queues, workers, ages=ages, unhandled=unhandled, resting=resting
+    )
+
+
+def _figures(
+    last: Last,
+    traffic: Traffic,
+    queues: list[Queue],
+    workers: list[Worker],
+    *,
+    ages: Mapping[str, float],
+    unhandled: Mapping[str, int],
+    resting: Mapping[str, int],
+) -> Mapping[str, Any]:
     executions = traffic.values("executions")
     totals = Totals(traffic)
     return {
@@ -71,13 +90,15 @@ async def read(site: Site, *, last: Last) -> Mapping[str, Any]:
         "running": sum(each.running for each in queues),
         "alive": sum(each.alive for each in workers),
         "silent": sum(not each.alive for each in workers),
-        "unhandled": unhandled,
+        "unhandled": sum(unhandled.values()),
+        "unhandled_kinds": list(unhandled)[:_UNHANDLED_KINDS],
+        "unhandled_left": max(0, len(unhandled) - _UNHANDLED_KINDS),
         "held": resting.get("in_doubt", 0),
         "dead": resting.get("failed", 0),
         "executions": sum(executions),
         "lately": _lately(traffic, executions),
         "failed": sum(traffic.values("executions", label="failed")),
-        "retried": _back(traffic),
+        "retried": sum(_ended(traffic, "retried")) + sum(_ended(traffic, "crashed")),
         "waited": totals.of("waited"),
         "ran": totals.of("ran"),
         "kinds": _kinds(traffic, totals),
@@ -108,20 +129,23 @@ async def read(site: Site, *, last: Last) -> Mapping[str, Any]:
 
 def _kinds(traffic: Traffic, totals: Totals) -> list[KindRow]:
     """Those with the most executions first."""
-    found = [
+    ended = partial(totals.count, "executions")
+    kinds = sorted(
+        traffic.kinds,
+        key=lambda kind: (-ended(kind, "failed"), -ended(kind, "completed"), kind),
+    )
+    return [
         KindRow(
             kind,
-            sum(traffic.values("enqueued", kind=kind)),
-            sum(_ended(traffic, "completed", kind)),
-            sum(_ended(traffic, "failed", kind)),
-            _back(traffic, kind),
+            totals.count("enqueued", kind),
+            ended(kind, "completed"),
+            ended(kind, "failed"),
+            ended(kind, "retried") + ended(kind, "crashed"),
             totals.of("waited", kind=kind),
             totals.of("ran", kind=kind),
         )
-        for kind in traffic.kinds
+        for kind in kinds[:_KINDS]
     ]
-    found.sort(key=lambda row: (-row.failed, -row.completed, row.kind))
-    return found[:_KINDS]
 
 
 def _lately(traffic: Traffic, executions: list[int]) -> str:
@@ -152,12 +176,8 @@ def _queues(
     ]
 
 
-def _ended(traffic: Traffic, outcome: str, kind: str | None = None) -> list[int]:
-    return traffic.values("executions", label=outcome, kind=kind)
-
-
-def _back(traffic: Traffic, kind: str | None = None) -> int:
-    return sum(_ended(traffic, "retried", kind)) + sum(_ended(traffic, "crashed", kind))
+def _ended(traffic: Traffic, outcome: str) -> list[int]:
+    return traffic.values("executions", label=outcome)
 
 
 PAGES: Final = (Page("GET", "/", show, "Overview", nav="Overview"),)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from oncely.model.draft import check_name
-from oncely.model.errors import InvalidInput, OncelyError
+from oncely.model.errors import InvalidInput, RaceError, UsageError
 from oncely.model.flow import Queue
 from oncely.model.push import Push
 from oncely.model.retry import Retry
@@ -107,7 +107,7 @@ def _again(act: Act, part: str) -> Act:
     async def tried(ask: Ask) -> View | Go:
         try:
             return await act(ask)
-        except OncelyError as error:
+        except (UsageError, RaceError) as error:
             return await _page(ask, wrong=(part, str(error)))
 
     return tried

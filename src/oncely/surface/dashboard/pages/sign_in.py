@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oncely.model.keys import KEY_LIMIT
 from oncely.surface.dashboard.ask import NOBODY, Ask, Go, Page, View
-from oncely.surface.dashboard.session import NotSignedIn, set_cookie
+from oncely.surface.dashboard.session import (
+    NotSignedIn,
+    device_of,
+    set_cookie,
+    set_device_cookie,
+)
 
 _PLACE: Final = re.compile(r"/(?!/)[!-~]{0,2000}")
 
@@ -19,16 +25,22 @@ async def show(ask: Ask) -> View | Go:
 
 async def sign_in(ask: Ask) -> View | Go:
     place = ask.form.get("next", "/")
+    headers = []
     try:
         if "key" in ask.form:
             session = await ask.site.sessions.sign_in_with_key(ask.form["key"].strip())
         else:
-            session = await ask.site.sessions.sign_in_with_password(
-                ask.form.get("name", "").strip(), ask.form.get("password", ""), ask.address
+            session, device = await ask.site.sessions.sign_in_with_password(
+                ask.form.get("name", "").strip(),
+                ask.form.get("password", ""),
+                address=ask.address,
+                device=device_of(ask.headers, secure=ask.secure),
             )
+            headers.append(set_device_cookie(device, secure=ask.secure, root=ask.root))
     except NotSignedIn as error:
         return _form(ask, place, wrong=error)
-    return Go(_place(place), headers=[set_cookie(session, secure=ask.secure, root=ask.root)])
+    headers.append(set_cookie(session, secure=ask.secure, root=ask.root))
+    return Go(_place(place), headers=headers)
 
 
 async def sign_out(ask: Ask) -> Go:
@@ -40,7 +52,7 @@ async def sign_out(ask: Ask) -> Go:
 def _form(ask: Ask, place: str, wrong: NotSignedIn | None = None) -> View:
     data = {
         "next": _place(place),
-        "name": ask.form.get("name", ""),
+        "name": ask.form.get("name", "")[:KEY_LIMIT],
         "by_key": "key" in ask.form,
         "wrong": None if wrong is None else wrong.said,
     }

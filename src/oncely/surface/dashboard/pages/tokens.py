@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oncely.model.errors import OncelyError
+from oncely.model.errors import RaceError, UsageError
 from oncely.model.token import SCOPES, NewToken
 from oncely.surface.dashboard.ask import Ask, Go, Page, View
 from oncely.surface.dashboard.pages import fields
@@ -26,7 +26,7 @@ async def create(ask: Ask) -> View:
             name=fields.text(ask.form, "name"),
             expires_in=fields.amount(ask.form, "expires_in", "The life"),
         )
-    except OncelyError as error:
+    except (UsageError, RaceError) as error:
         return await _page(ask, wrong=str(error))
     return await _page(ask, made=made)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oncely.model.errors import OncelyError
+from oncely.model.errors import RaceError, UsageError
 from oncely.model.user import ROLES
 from oncely.surface.dashboard.ask import Ask, Go, Page, View
 from oncely.surface.dashboard.pages import fields
@@ -18,7 +18,7 @@ async def create(ask: Ask) -> View | Go:
     name, role = ask.form.get("name", "").strip(), _role(ask)
     try:
         await ask.app.acreate_user(name, ask.form.get("password", ""), role=role)
-    except OncelyError as error:
+    except (UsageError, RaceError) as error:
         return await _page(ask, wrong=str(error))
     return Go("/users", f"User {name} can sign in now.")
 
@@ -27,7 +27,7 @@ async def change(ask: Ask) -> View | Go:
     name, password = ask.form.get("name", ""), fields.text(ask.form, "password")
     try:
         await ask.app.aset_user(name, role=_role(ask), password=password)
-    except OncelyError as error:
+    except (UsageError, RaceError) as error:
         return await _page(ask, wrong=str(error))
     ended = "" if password is None else " Its sessions are over."
     return Go("/users", f"User {name} is changed.{ended}")
