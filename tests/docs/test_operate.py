@@ -89,3 +89,28 @@ def test_nothing_but_the_store_can_be_reached_without_being_told() -> None:
     services = COMPOSE["services"]
     assert "ports" not in services["postgres"]
     assert all(port.startswith("127.0.0.1:") for port in services["server"]["ports"])
+
+
+HARDENED = {
+    "UMask": "0077",
+    "StateDirectoryMode": "0750",
+    "NoNewPrivileges": "yes",
+    "CapabilityBoundingSet": "",
+    "PrivateTmp": "yes",
+    "PrivateDevices": "yes",
+    "ProtectKernelTunables": "yes",
+    "ProtectKernelModules": "yes",
+    "ProtectKernelLogs": "yes",
+    "ProtectControlGroups": "yes",
+    "RestrictNamespaces": "yes",
+    "RestrictSUIDSGID": "yes",
+    "RestrictRealtime": "yes",
+    "LockPersonality": "yes",
+    "SystemCallArchitectures": "native",
+}
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: str(unit.name))
+def test_a_unit_is_hardened(unit: Path) -> None:
+    options = dict(re.findall(r"^(\w+)=(.*)$", unit.read_text(), re.MULTILINE))
+    assert {name: options.get(name) for name in HARDENED} == HARDENED
