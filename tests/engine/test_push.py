@@ -567,10 +567,10 @@ def test_a_name_server_that_is_silent_delays_no_other_target_and_no_other_work(
         running = asyncio.create_task(pusher.arun())
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while "silent.example" not in asked:
+                while "silent.example" not in asked:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 await asyncio.to_thread(put, app)  # as a sign-in has its password checked
-                while not there.requests:
+                while not there.requests:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
         finally:
             answers.set()
