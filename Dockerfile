@@ -1,14 +1,20 @@
 # The server, and the command line with it: docs/guide/operate.md says how to run it.
 # A worker needs your handlers: begin its image with this one and add them.
 
-FROM python:3.13-slim AS build
+# Images are pinned by digest, and packages by the hashes of their files: what was tried is what runs.
+
+FROM python:3.13.15-slim-trixie@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b AS build
 RUN python -m venv /opt/oncely
 WORKDIR /build
+COPY deploy/requirements.txt deploy/requirements-build.txt ./
+RUN /opt/oncely/bin/pip install --no-cache-dir --require-hashes --requirement requirements.txt \
+    && pip install --no-cache-dir --require-hashes --requirement requirements-build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
-RUN /opt/oncely/bin/pip install --no-cache-dir '.[postgres,server,redis,sqlalchemy,otel]'
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
+    && /opt/oncely/bin/pip install --no-cache-dir --no-deps dist/*.whl
 
-FROM python:3.13-slim
+FROM python:3.13.15-slim-trixie@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 RUN groupadd --gid 10001 oncely \
     && useradd --uid 10001 --gid oncely --home-dir /data --no-create-home --shell /usr/sbin/nologin oncely \
     && install --directory --owner oncely --group oncely /data

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from cyclopts import CycloptsError
+from packaging.requirements import Requirement
 
 from oncely.surface.cli.program import build
 from oncely.surface.cli.serve import serve
@@ -58,11 +59,46 @@ def test_the_image_is_made_of_what_is_here() -> None:
     for name in names:
         assert (ROOT / name).exists(), name
         assert any(fnmatch(name, pattern) for pattern in let_in), f"{name} is ignored"
-    [extras] = re.findall(r"'\.\[([a-z,]+)\]'", DOCKERFILE)
-    assert set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"])
-    [version] = set(re.findall(r"^FROM python:(\S+?)-slim", DOCKERFILE, re.MULTILINE))
+    [version] = set(re.findall(r"^FROM python:(\d+\.\d+)\.", DOCKERFILE, re.MULTILINE))
     classifier = f"Programming Language :: Python :: {version}"
     assert classifier in PROJECT["project"]["classifiers"]
+
+
+def test_images_are_pinned_by_digest() -> None:
+    images = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    assert len(images) == 2
+    images += [each["image"] for each in COMPOSE["services"].values() if "build" not in each]
+    for image in images:
+        assert re.fullmatch(r"\w+:\d+\.[\w.-]+@sha256:[0-9a-f]{64}", image), image
+
+
+def pinned(name: str) -> dict[str, str]:
+    """The version of each package; every one has hashes."""
+    lines = (ROOT / "deploy" / name).read_text().replace("\\\n", " ").splitlines()
+    wanted = [line for line in lines if line and not line.startswith("#")]
+    found = {}
+    for line in wanted:
+        requirement = re.match(
+            r"([\w.-]+)==(\S+)(?: ;[^-]*)?(?: +--hash=sha256:[0-9a-f]{64})+$", line
+        )
+        assert requirement is not None, line
+        found[requirement[1]] = requirement[2]
+    return found
+
+
+def test_the_packages_of_the_image_are_pinned_by_hash() -> None:
+    assert DOCKERFILE.count("--require-hashes") == 2
+    found = pinned("requirements.txt")
+    extras = re.findall(r"--extra (\w+)", (ROOT / "deploy" / "requirements.txt").read_text())
+    assert "server" in extras
+    wanted = [*PROJECT["project"]["dependencies"]]
+    for extra in extras:
+        wanted += PROJECT["project"]["optional-dependencies"][extra]
+    for text in wanted:
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(found[requirement.name]), text
+    [build] = map(Requirement, PROJECT["build-system"]["requires"])
+    assert build.specifier.contains(pinned("requirements-build.txt")[build.name])
 
 
 def test_the_image_runs_without_rights_and_is_asked_for_what_is_there() -> None:
@@ -89,3 +125,28 @@ def test_nothing_but_the_store_can_be_reached_without_being_told() -> None:
     services = COMPOSE["services"]
     assert "ports" not in services["postgres"]
     assert all(port.startswith("127.0.0.1:") for port in services["server"]["ports"])
+
+
+HARDENED = {
+    "UMask": "0077",
+    "StateDirectoryMode": "0750",
+    "NoNewPrivileges": "yes",
+    "CapabilityBoundingSet": "",
+    "PrivateTmp": "yes",
+    "PrivateDevices": "yes",
+    "ProtectKernelTunables": "yes",
+    "ProtectKernelModules": "yes",
+    "ProtectKernelLogs": "yes",
+    "ProtectControlGroups": "yes",
+    "RestrictNamespaces": "yes",
+    "RestrictSUIDSGID": "yes",
+    "RestrictRealtime": "yes",
+    "LockPersonality": "yes",
+    "SystemCallArchitectures": "native",
+}
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: str(unit.name))
+def test_a_unit_is_hardened(unit: Path) -> None:
+    options = dict(re.findall(r"^(\w+)=(.*)$", unit.read_text(), re.MULTILINE))
+    assert {name: options.get(name) for name in HARDENED} == HARDENED

@@ -328,3 +328,20 @@ def test_while_nobody_listens_nothing_is_made(app: Oncely, monkeypatch: pytest.M
         app.on_event(print)
         with pytest.raises(TypeError):
             app.enqueue("k")
+
+
+def test_secrets_in_an_error_are_not_logged(
+    app: Oncely, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCELY_REDACT", "customer badge")
+    caplog.set_level(logging.DEBUG)
+
+    @app.job("k", retry=Retry(max_attempts=1))
+    def fail(ctx: Context) -> None:
+        raise ValueError(f"https://ann:{SECRET}@example.com/?pwd={SECRET} badge={SECRET}")
+
+    app.enqueue("k")
+    app.drain()
+    assert "example.com" in caplog.text
+    assert SECRET not in caplog.text
+    assert SECRET not in repr(records(caplog))

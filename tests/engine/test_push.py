@@ -548,3 +548,69 @@ def test_whoever_looks_sees_the_pusher_as_one_worker(app: Oncely) -> None:
     ran = app.traffic().latency("ran", queue="hooks", kind="order.paid")
     assert ran is not None
     assert ran.count == 1
+
+
+def test_a_name_server_that_is_silent_delays_no_other_target_and_no_other_work(
+    app: Oncely,
+) -> None:
+    asked: list[str] = []
+    answers = threading.Event()
+
+    def resolve(host: str, _port: int) -> list[str]:
+        asked.append(host)
+        if host == "silent.example":
+            answers.wait()
+        return ["127.0.0.1"]
+
+    async def push_to_both(there: Receiver) -> None:
+        pusher = Pusher(app._gear(), resolve=resolve)
+        running = asyncio.create_task(pusher.arun())
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while "silent.example" not in asked:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                await asyncio.to_thread(put, app)  # as a sign-in has its password checked
+                while not there.requests:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        finally:
+            answers.set()
+        assert asked.count("silent.example") == 1, "one thread waits for the name server"
+        pusher.stop()
+        pusher.stop()
+        await running
+
+    with receiver() as there:
+        to(app, there)
+        app.set_queue("silent", push=Push(there.url, secret=SECRET))
+        silent_url = f"http://silent.example:{there.port}/"
+        sql(app, "update oncely.queue set push_url = :url where name = 'silent'", url=silent_url)
+        other_url = f"http://other.example:{there.port}/"
+        sql(app, "update oncely.queue set push_url = :url where name = 'hooks'", url=other_url)
+        app.enqueue_many(NewJob("k", n, queue="silent") for n in range(50))
+        asyncio.run(push_to_both(there))
+
+
+def test_targets_whose_names_are_slow_to_resolve_hold_no_thread_of_the_store(
+    app: Oncely, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+
+    def resolve(_host: str, _port: int) -> list[str]:
+        answers.wait()
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr("oncely.flow.push_target._resolve", resolve)
+
+    async def set_many() -> None:
+        push = Push("http://silent.example/", secret=SECRET)
+        sets = [asyncio.create_task(app.aset_queue(f"q{n}", push=push)) for n in range(40)]
+        await asyncio.sleep(0)
+        try:
+            await asyncio.wait_for(app.aenqueue("k"), PATIENCE_SECONDS)
+            assert not any(task.done() for task in sets)
+        finally:
+            answers.set()
+        await asyncio.gather(*sets)
+
+    asyncio.run(set_many())
+    assert len([queue for queue in app.queues() if queue.push]) == 40

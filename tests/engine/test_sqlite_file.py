@@ -1,10 +1,13 @@
 """The file of an SQLite store: who may write when, and what if it is deleted or replaced."""
 
+import ast
 import asyncio
 import fcntl
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from contextlib import closing as closing_of
@@ -265,3 +268,60 @@ def test_the_lock_of_a_transaction_that_never_ends_is_an_error_in_the_end(
     holder.execute("rollback")
     holder.close()
     assert app.enqueue("k").inserted
+
+
+MAKE_STORE = """
+import os, sys, threading
+from oncely import Oncely
+
+def modes(path):
+    folder = os.path.dirname(path)
+    return {name: oct(os.stat(f"{folder}/{name}").st_mode & 0o777) for name in os.listdir(folder)}
+
+path = sys.argv[1]
+with Oncely(f"sqlite:///{path}") as one, Oncely(f"sqlite:///{path}") as other:
+    one.enqueue("k")
+    other._engine._connection("write").execute("begin immediate")  # so that the next one waits
+    waits = threading.Thread(target=one.enqueue, args=("k",))
+    waits.start()
+    while not os.path.exists(f"{path}-queue"):
+        pass
+    other._engine._writer.execute("rollback")
+    waits.join()
+    print(modes(path))
+"""
+
+
+def modes_of_a_store(path: Path) -> dict[str, str]:
+    """Of its files while it is open, in a process whose umask takes nothing away."""
+    done = subprocess.run(
+        [sys.executable, "-c", MAKE_STORE, str(path)],
+        umask=0,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    found: dict[str, str] = ast.literal_eval(done.stdout)
+    return found
+
+
+def test_the_files_of_a_new_store_are_for_their_owner_alone(path: Path) -> None:
+    path.parent.chmod(0o755)
+    names = [f"{path.name}{suffix}" for suffix in SUFFIXES]
+    assert modes_of_a_store(path) == dict.fromkeys(names, "0o600")
+
+
+def test_a_new_store_behind_a_link_is_for_its_owner_alone(path: Path) -> None:
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    with Oncely(f"sqlite:///{link}") as app:
+        app.enqueue("k")
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_exists_keeps_its_mode(path: Path) -> None:
+    path.touch()
+    path.chmod(0o640)
+    names = [f"{path.name}{suffix}" for suffix in SUFFIXES]
+    assert modes_of_a_store(path) == dict.fromkeys(names, "0o640")

@@ -138,19 +138,73 @@ async def test_methods_are_what_is_declared(app: Oncely, till: Till) -> None:
     assert till.runs == 3
 
 
-async def test_keys_belong_to_their_caller(app: Oncely, till: Till) -> None:
+CALLERS = {
+    "ann": [(b"authorization", b"Bearer ann")],
+    "bob": [(b"authorization", b"Bearer bob")],
+    "ann by cookie": [(b"cookie", b"session=ann")],
+    "bob by cookie": [(b"cookie", b"session=bob")],
+    "ann with the cookie of bob": [(b"authorization", b"Bearer ann"), (b"cookie", b"session=bob")],
+    "a cookie that reads like a token": [(b"cookie", b"Bearer ann")],
+    "nobody": [],
+}
+
+
+@pytest.mark.parametrize("first", CALLERS)
+async def test_another_caller_gets_409_and_never_the_answer(
+    app: Oncely, till: Till, first: str
+) -> None:
     ask = client(till, app)
-    ann, bob = ([(b"authorization", name)] for name in (b"Bearer ann", b"Bearer bob"))
-    assert (await ask.send(headers=ann)).body == b"run 1"
-    assert (await ask.send(headers=bob)).body == b"run 2"
-    assert (await ask.send()).body == b"run 3"
-    assert (await ask.send(headers=ann)).body == b"run 1"
-    assert (await ask.send(b"other", headers=bob)).status == 422
-    kept = [scope for (scope,) in sql(app, "select scope from oncely.request")]
-    assert not any("ann" in scope for scope in kept), "the credential itself is not kept"
+    assert (await ask.send(headers=CALLERS[first])).body == b"run 1"
+    for name, headers in CALLERS.items():
+        again = await ask.send(headers=headers)
+        if name == first:
+            assert (again.replayed, again.body) == (True, b"run 1")
+        else:
+            assert again.code == (409, "idempotency_key_of_another_caller")
+            assert not again.problem["retryable"]
+            assert again.body == (await ask.send(b"other", headers=headers)).body
+    assert (await ask.send(b"other", headers=CALLERS[first])).status == 422
+    assert till.runs == 1
+    kept = repr(sql(app, "select scope, key, fingerprint, headers from oncely.request"))
+    assert "ann" not in kept, "the credential itself is not kept"
+    assert "bob" not in kept
+
+
+async def test_another_caller_does_not_run_what_has_an_unknown_outcome(
+    app: Oncely, till: Till
+) -> None:
+    till.before = fail_before
+    ask = client(till, app)
+    with pytest.raises(ZeroDivisionError):
+        await ask.send(headers=CALLERS["ann by cookie"])
+    till.before = None
+    runs_again = client(till, app, on_unknown="run")
+    refused = await runs_again.send(headers=CALLERS["bob by cookie"])
+    assert refused.code == (409, "idempotency_key_of_another_caller")
+    assert (await runs_again.send(headers=CALLERS["ann by cookie"])).body == b"run 2"
+
+
+async def test_the_function_scope_names_the_caller(app: Oncely, till: Till) -> None:
     tenants = client(till, app, scope=lambda scope: scope["tenant"])
-    assert (await tenants.send(headers=ann, tenant="acme")).body == b"run 4"
-    assert (await tenants.send(headers=bob, tenant="acme")).body == b"run 4"
+    assert (await tenants.send(headers=CALLERS["ann"], tenant="acme")).body == b"run 1"
+    assert (await tenants.send(headers=CALLERS["bob"], tenant="acme")).body == b"run 1"
+    assert (await tenants.send(headers=CALLERS["bob"], tenant="other")).body == b"run 2"
+    assert (await tenants.send(headers=CALLERS["bob"], tenant=None)).body == b"run 3"
+    assert (await tenants.send(headers=CALLERS["ann"], tenant=None)).body == b"run 3"
+
+
+async def test_no_credential_of_a_response_is_kept(app: Oncely, till: Till) -> None:
+    names = [b"Authorization", b"Set-Cookie", b"X-CSRF-Token", b"X-Auth-Token", b"token"]
+    till.headers += [(name, b"secret") for name in names]
+    till.headers += [(b"x-tokens-left", b"7")]
+    ask = client(till, app)
+    first = await ask.send()
+    assert [first.header(name) for name in names] == [[b"secret"]] * len(names)
+    again = await ask.send()
+    assert again.replayed
+    assert again.header(b"x-tokens-left") == [b"7"]
+    assert not [name for name, value in again.headers if value == b"secret"]
+    assert "secret" not in repr(sql(app, "select headers from oncely.request"))
 
 
 @pytest.mark.parametrize("name", ["", 7, "x" * 256])

@@ -102,3 +102,23 @@ def test_an_unknown_job(at: Command) -> None:
     done = at("show", "nonsense", "--json")
     assert (done.code, done.out) == (1, "")
     assert json.loads(done.err)["error"] == "JobNotFound"
+
+
+def test_secrets_are_hidden(at: Command, url: str) -> None:
+    with Oncely(url) as app:
+        payload = {"to": "ann", "password": "hunter2", "url": "https://ann:hunter2@example.com/"}
+        job_id = app.enqueue("mail.send", payload, queue="mail").job_id
+        error = json.dumps(
+            {"type": "E", "message": "pwd=hunter2", "traceback": "Authorization: Token hunter2"}
+        )
+        deliver(
+            app,
+            "mail",
+            lambda job: Settlement(
+                job.job_id, job.attempt, outcome="retried", attempts=1, error=error
+            ),
+        )
+    for shown in (at("show", job_id), at("show", job_id, "--json")):
+        assert shown.code == 0
+        assert "hunter2" not in shown.out
+        assert "ann" in shown.out

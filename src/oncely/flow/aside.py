@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 from oncely.model.errors import BlockingCall
@@ -33,3 +34,19 @@ async def aside(executor: Executor, work: Callable[..., T], *args: Any) -> T:
             raise
         return turn.pop()(*args)
     return await done
+
+
+async def in_own_thread(work: Callable[..., T], *args: Any) -> T:
+    """For work that may hang, such as looking up a name: no other work waits for its thread, and
+    the process can end without it."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        done.set_running_or_notify_cancel()
+        try:
+            done.set_result(work(*args))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="oncely-own", daemon=True).start()
+    return await asyncio.wrap_future(done)

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from oncely.flow.redaction import redaction
 from oncely.model.event import ROUTINE, Event, What
 
 Hook = Callable[[Event], object]
@@ -16,6 +17,8 @@ _LOGGERS: Final = {
     "enqueue": logging.getLogger("oncely.enqueue"),
     "worker": logging.getLogger("oncely.worker"),
 }
+_FREE_TEXT: Final = {"error", "note"}
+"""What others wrote: a secret can be in it."""
 _STEPS: Final[dict[What, str]] = {
     "enqueued": "enqueue",
     "claimed": "claim",
@@ -32,6 +35,8 @@ def log(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
 def _log(place: Place, level: int, event: str, fields: dict[str, Any]) -> None:
     logger = _LOGGERS[place]
     if logger.isEnabledFor(level):
+        for name in _FREE_TEXT & fields.keys():
+            fields[name] = redaction().text(str(fields[name]))
         told = " ".join(f"{name}={value}" for name, value in fields.items())
         logger.log(level, "%s %s", event, told, extra={"oncely": {"event": event, **fields}})
 

@@ -128,7 +128,7 @@ def addresses(place: Place, resolve: Resolve | None = None) -> list[str]:
     for text in found:
         if not is_allowed(text, allowed):
             raise PushRefused(
-                f"the push target {place.host!r} leads to {text}, which is not a public address: "
+                f"the push target {place.host!r} leads to an address that is not a public address: "
                 f"use another, or name its network in ${ALLOW_VARIABLE}"
             )
     return found

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from oncely.flow.aside import in_own_thread
 from oncely.flow.push_line import Line
 from oncely.flow.push_target import Place, Resolve, addresses
 from oncely.model.errors import InvalidInput
@@ -53,6 +54,7 @@ class Wire:
         self.place = place
         self._resolve = resolve
         self._idle: list[Line] = []
+        self._lookup: asyncio.Task[list[str]] | None = None
         self._head = (
             f"POST {place.target} HTTP/1.1\r\nHost: {place.authority}\r\n"
             "Content-Type: application/json\r\nAccept: */*\r\nUser-Agent: oncely\r\n"
@@ -106,9 +108,7 @@ class Wire:
         told = "no connection"
         try:
             async with asyncio.timeout(seconds):
-                # In a thread: a resolver blocks.
-                found = await loop.run_in_executor(None, addresses, place, self._resolve)
-                for address in found:
+                for address in await self._addresses():
                     try:
                         _, line = await loop.create_connection(
                             Line,
@@ -126,6 +126,19 @@ class Wire:
         except InvalidInput as error:
             told = str(error)
         raise NotSent(told)
+
+    async def _addresses(self) -> list[str]:
+        """One lookup at a time: if the name server is silent, one thread waits for it, however
+        many requests do."""
+        if self._lookup is None:
+            self._lookup = asyncio.create_task(in_own_thread(addresses, self.place, self._resolve))
+            self._lookup.add_done_callback(self._end_lookup)
+        return await asyncio.shield(self._lookup)
+
+    def _end_lookup(self, lookup: asyncio.Task[list[str]]) -> None:
+        self._lookup = None
+        if not lookup.cancelled():
+            lookup.exception()  # seen, also if nobody waits for it any more
 
 
 def _is_fresh(line: Line, now: float) -> bool:

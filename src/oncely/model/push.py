@@ -107,6 +107,8 @@ def secret_bytes(secret: Any) -> bytes:
 
 def sign(secrets: Sequence[bytes], message_id: str, timestamp: int, body: bytes) -> str:
     """The value of `webhook-signature` by Standard Webhooks: one signature for each secret."""
+    if not secrets:
+        raise InvalidInput("there is no push secret; nothing is sent unsigned")
     signed = b"%s.%d.%s" % (message_id.encode(), timestamp, body)
     return " ".join(
         f"v1,{b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()}"

@@ -15,7 +15,7 @@ from oncely.model.keys import KEY_LIMIT, check_key
 
 OnUnknown = Literal["refuse", "run"]
 Headers = Iterable[tuple[bytes, bytes]]
-Verdict = Literal["mismatch", "in_flight", "unknown", "not_kept", "replay"]
+Verdict = Literal["other_caller", "mismatch", "in_flight", "unknown", "not_kept", "replay"]
 
 _QUOTED: Final = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
 _BARE: Final = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
@@ -35,8 +35,10 @@ _NOT_KEPT: Final = frozenset(
         b"upgrade",
         # The moment of the answer, which the server knows.
         b"date",
-        # A credential: it must not lie in a table, nor go to whoever sends the same key.
+        # Credentials: they must not lie in a table, nor go to whoever sends the same key.
+        b"authorization",
         b"set-cookie",
+        b"token",
         # Ours.
         b"idempotent-replayed",
     }
@@ -94,21 +96,36 @@ def parse_key(values: Sequence[bytes]) -> str:
     return check_key(text, "the key")
 
 
-def fingerprint(method: str, path: bytes, query: bytes, body: bytes) -> str:
-    """Of what was asked for. The length goes before each part, so that none runs into the next."""
+def fingerprint(
+    method: str, path: bytes, query: bytes, body: bytes, credentials: Sequence[bytes] | None = None
+) -> str:
+    """Of what was asked for and, after an `@`, of the credentials that it was asked with, if these
+    say who the caller is."""
+    request = _hash((method.encode(), path, query, body))
+    return request if credentials is None else f"{request}@{_hash(credentials)}"
+
+
+def _hash(parts: Iterable[bytes]) -> str:
+    """The length goes before each part, so that none runs into the next."""
     made = sha256()
-    for part in (method.encode(), path, query, body):
+    for part in parts:
         made.update(b"%d:" % len(part))
         made.update(part)
     return made.hexdigest()
 
 
 def judge(seen: Seen, asked: str) -> Verdict:
+    if _caller(seen.fingerprint) != _caller(asked):
+        return "other_caller"
     if seen.fingerprint != asked:
         return "mismatch"
     if seen.state == "in_flight":
         return "unknown" if seen.let_go else "in_flight"
     return "not_kept" if seen.body is None else "replay"
+
+
+def _caller(fingerprint: str) -> str:
+    return fingerprint.partition("@")[2]
 
 
 def is_kept(status: int, on_unknown: OnUnknown) -> bool:
@@ -125,5 +142,5 @@ def kept_headers(headers: Headers) -> list[tuple[str, str]]:
     return [
         (name.decode("latin-1"), value.decode("latin-1"))
         for name, value in headers
-        if name.lower() not in _NOT_KEPT
+        if name.lower() not in _NOT_KEPT and not name.lower().endswith(b"-token")
     ]

@@ -10,6 +10,7 @@ import msgspec
 from oncely.model.flow import Group, Limit, Queue, Rate
 from oncely.model.outcome import NO_HANDLER
 from oncely.model.push import Push, PushTarget
+from oncely.model.redact import masked_url
 from oncely.model.retry import Retry
 from oncely.store import push_targets
 from oncely.store.plan import Plan, Statement, Together, document
@@ -91,7 +92,7 @@ def _told(new: Change) -> dict[str, Any]:
         "retry": new.retry and new.retry.stored(),
         "timeout": new.timeout_seconds,
         "require_key": new.require_key,
-        "push": new.push and {"url": new.push.url, "mode": new.push.mode},
+        "push": new.push and {"url": masked_url(new.push.url), "mode": new.push.mode},
     }
     told = {option: known[option] for option in sorted(new.given) if option in known}
     if new.push is not None and new.push.secrets is not None:

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
-from oncely.flow.aside import aside
+from oncely.flow.aside import aside, in_own_thread
 from oncely.flow.enqueue import Enqueuer
 from oncely.flow.events import Events
 from oncely.flow.execute import Middleware
@@ -108,13 +108,16 @@ class Base(Closing):
 
 
 def twin(
-    verb: Callable[Concatenate[S, P], T],
+    verb: Callable[Concatenate[S, P], T], *, own_thread: bool = False
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The async twin of a verb that does I/O: the same, beside the event loop."""
+    """The async twin of a verb that does I/O: the same, beside the event loop. With `own_thread` it
+    does not run in the threads of the store, which others wait for."""
 
     @wraps(verb)
     async def awaited(self: S, /, *args: P.args, **options: P.kwargs) -> T:
         here = copy_context()  # who acts is known there too
+        if own_thread:
+            return await in_own_thread(lambda: here.run(verb, self, *args, **options))
         return await aside(self._executor, lambda: here.run(verb, self, *args, **options))
 
     awaited.__name__ = f"a{verb.__name__}"

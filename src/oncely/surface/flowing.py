@@ -131,7 +131,7 @@ class Flowing(Base):
         who = trail()
         self._engine.run(lambda _: limits.change(scope, name, change, trail=who), "transaction")
 
-    aset_queue = twin(set_queue)
+    aset_queue = twin(set_queue, own_thread=True)  # it may wait for a name server
     aset_group = twin(set_group)
     apause = twin(pause)
     aresume = twin(resume)

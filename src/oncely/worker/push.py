@@ -15,11 +15,12 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypedDict
 
 from oncely.flow.events import log
-from oncely.flow.push_target import Resolve
+from oncely.flow.push_target import Resolve, allowed_networks
 from oncely.model.errors import InvalidInput, StoreUnavailable
 from oncely.model.worker import About
 from oncely.store import push as plans
-from oncely.store.push_targets import Target, targets
+from oncely.store.push_targets import Target, encrypt_secrets, targets
+from oncely.store.secret_key import check_secret_key
 from oncely.worker.gear import Gear
 from oncely.worker.line import Line
 from oncely.worker.push_worker import PushWorker, retry_of
@@ -54,6 +55,8 @@ class Pusher:
         grace_seconds: float = 30.0,
         resolve: Resolve | None = None,
     ) -> None:
+        allowed_networks()
+        check_secret_key()
         self._gear = gear
         self._options = {
             "concurrency": concurrency,
@@ -118,6 +121,7 @@ class Pusher:
         return executions
 
     async def _look(self) -> None:
+        await self._store.ask(lambda _: encrypt_secrets())
         while not self._stopping:
             self._wake.clear()
             found = await self._store.ask(lambda _: targets(), "read")
@@ -163,6 +167,8 @@ class Pusher:
 
     def _make(self, target: Target) -> PushWorker | None:
         try:
+            if target.problem is not None:
+                raise InvalidInput(target.problem)
             return PushWorker(
                 self._gear,
                 target,

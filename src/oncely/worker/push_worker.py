@@ -77,7 +77,8 @@ class PushWorker(Worker):
 
     def take(self, target: Target) -> bool:
         """Go by this target from now on; False if that needs another worker."""
-        if (target.url, target.mode) != (self._target.url, self._target.mode):
+        changed = (target.url, target.mode) != (self._target.url, self._target.mode)
+        if changed or target.problem is not None:
             return False
         self._target = target
         return True

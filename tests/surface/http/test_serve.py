@@ -56,6 +56,24 @@ def test_bad_calls_of_token_are_one_line_and_exit_2(here: Command, sqlite_url: s
     assert "oncely token list" in done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ONCELY_PUSH_ALLOW", "10.0.0.0/33"),
+        ("ONCELY_SECRET_KEY", "hush"),
+        ("ONCELY_SECRET_KEY", ""),
+    ],
+)
+def test_the_settings_of_push_are_checked_at_the_start(
+    here: Command, sqlite_url: str, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    done = here("serve", "--port", "0", "--url", sqlite_url)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"${name}" in done.err
+    assert "hush" not in done.err
+
+
 def test_it_does_not_listen_to_others_without_a_token(here: Command, sqlite_url: str) -> None:
     done = here("serve", "--host", "0.0.0.0", "--port", "0", "--url", sqlite_url)
     assert (done.code, done.out) == (2, "")

@@ -173,6 +173,8 @@ class SqliteEngine:
 
     def _connect(self, factory: type[C] = sqlite3.Connection) -> C:  # type: ignore[assignment]
         self._check_file()  # SQLite would make a new one
+        if self.path is not None:
+            _create_private(self.path)
         with _translated(self.path):
             connection = sqlite3.connect(
                 self.path or ":memory:",
@@ -380,6 +382,27 @@ class SqliteEngine:
                 held.enter_context(lock)
             self._closed = True
             self._disconnect()
+
+
+_creating: Final = threading.Lock()
+"""Held while a new file is open by something else than SQLite: to close that drops the locks that
+SQLite has on the file in this process."""
+os.register_at_fork(
+    before=_creating.acquire,
+    after_in_parent=_creating.release,
+    after_in_child=_creating.release,
+)
+
+
+def _create_private(path: Path) -> None:
+    """A new file is for its owner alone. SQLite gives `-wal` and `-shm` the mode of the file."""
+    with _creating:
+        if path.exists():
+            return
+        try:
+            os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except OSError:
+            pass  # it exists by now, or SQLite says why it cannot be made
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

@@ -7,7 +7,6 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 from functools import partial
-from hashlib import sha256
 from typing import Any, Final, assert_never, get_args
 
 from oncely.model.errors import InvalidInput, StoreError
@@ -33,12 +32,6 @@ _LONGEST_SECONDS: Final = 366 * 86_400
 _LARGEST_BYTES: Final = 256 * _MEBIBYTE
 
 
-def authorization(scope: Scope) -> str | None:
-    """The caller, by the hash of its `Authorization` header; None without one."""
-    values = header(scope, b"authorization")
-    return sha256(b"\n".join(values)).hexdigest() if values else None
-
-
 class IdempotencyMiddleware:
     """Gives an ASGI app the `Idempotency-Key` header.
 
@@ -48,7 +41,8 @@ class IdempotencyMiddleware:
 
     - `store`: an `Oncely`, or its URL; without it as `Oncely()`.
     - `scope`: whose key it is: a function of the ASGI scope that names the caller. Keys of
-      different callers are different. Without it, the `Authorization` header decides.
+      different callers are different. Without it, the caller is known by the headers
+      `Authorization` and `Cookie`, and a key that another caller has used gets 409.
     - `required`: whether a request without a key gets 400: a bool, or a function of the ASGI
       scope.
     - `methods`: others pass through, key or not.
@@ -66,7 +60,7 @@ class IdempotencyMiddleware:
         app: ASGIApp,
         store: Oncely | str | None = None,
         *,
-        scope: Callable[[Scope], str | None] = authorization,
+        scope: Callable[[Scope], str | None] | None = None,
         required: bool | Callable[[Scope], bool] = False,
         methods: Iterable[str] = ("POST", "PATCH"),
         on_unknown: OnUnknown = "refuse",
@@ -85,7 +79,7 @@ class IdempotencyMiddleware:
         self._app = app
         self._owns_store = not isinstance(store, Oncely)
         self._store = store if isinstance(store, Oncely) else Oncely(store)
-        self._caller = scope
+        self._scope = scope
         self._required = required
         self._keep_us = round(retention_seconds * 1_000_000)
         self._hold_us = round(in_flight_seconds * 1_000_000)
@@ -134,7 +128,7 @@ class IdempotencyMiddleware:
             return
         mark = Mark(caller, key, secrets.randbits(62), self._hold_us, self._keep_us)
         try:
-            found = await self._record.begin(mark, partial(_fingerprint, scope, body))
+            found = await self._record.begin(mark, partial(self._fingerprint, scope, body))
         except StoreError as error:
             tell(logging.ERROR, "a request was not run: it cannot be recorded", error=error)
             await problem.STORE_UNAVAILABLE.send(send)
@@ -148,8 +142,13 @@ class IdempotencyMiddleware:
         self._record.prune_now_and_then()
 
     def _name_caller(self, scope: Scope) -> str:
-        named = self._caller(scope)
+        named = None if self._scope is None else self._scope(scope)
         return "" if named is None else check_key(named, "what the function scope= returned")
+
+    def _fingerprint(self, scope: Scope, body: bytes) -> str:
+        path = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
+        credentials = _credentials(scope) if self._scope is None else None
+        return fingerprint(scope["method"], path, scope.get("query_string", b""), body, credentials)
 
     async def _run(self, mark: Mark, scope: Scope, exchange: Exchange) -> None:
         alive = self._record.keep_alive(mark)
@@ -168,6 +167,8 @@ class IdempotencyMiddleware:
         outcome = "deduplicated" if verdict == "replay" else verdict
         tell(logging.INFO, "a key came again", key=key, outcome=outcome)
         match verdict:
+            case "other_caller":
+                await problem.OTHER_CALLER.send(send)
             case "mismatch":
                 await problem.MISMATCH.send(send)
             case "in_flight":
@@ -182,9 +183,10 @@ class IdempotencyMiddleware:
                 assert_never(verdict)
 
 
-def _fingerprint(scope: Scope, body: bytes) -> str:
-    path = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
-    return fingerprint(scope["method"], path, scope.get("query_string", b""), body)
+def _credentials(scope: Scope) -> list[bytes]:
+    """HTTP/2 sends one `Cookie` header in parts, which may be other parts each time."""
+    cookies = b"; ".join(header(scope, b"cookie"))
+    return [cookies, *header(scope, b"authorization")]
 
 
 def _check_methods(methods: Iterable[str]) -> frozenset[str]:

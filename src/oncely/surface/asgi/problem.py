@@ -66,6 +66,14 @@ UNKNOWN: Final = Problem(
     "with a new key. Who runs this service can say what happened; then a repeat with this key is "
     "answered.",
 )
+OTHER_CALLER: Final = Problem(
+    409,
+    "idempotency_key_of_another_caller",
+    "Idempotency-Key was used by another caller",
+    "A request with this Idempotency-Key came with other credentials. It is not run, and the "
+    "response is not sent to anybody else. Use a key of your own; if your credentials have changed "
+    "since, sign in as before or find out whether the request took effect.",
+)
 MISMATCH: Final = Problem(
     422,
     "idempotency_key_mismatch",

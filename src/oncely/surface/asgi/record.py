@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from oncely.flow.aside import aside
+from oncely.flow.redaction import redaction
 from oncely.model.errors import StoreError
 from oncely.model.request import OnUnknown, Response, Seen, is_kept
 from oncely.store import requests
@@ -132,5 +133,7 @@ class Record:
 
 def tell(level: int, event: str, **fields: Any) -> None:
     if _log.isEnabledFor(level):
+        if "error" in fields:
+            fields["error"] = redaction().text(str(fields["error"]))
         told = " ".join(f"{name}={value}" for name, value in fields.items())
         _log.log(level, "%s %s", event, told, extra={"oncely": {"event": event, **fields}})

@@ -9,7 +9,9 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
+from oncely.flow.push_target import allowed_networks
 from oncely.model.errors import InvalidInput
+from oncely.store.secret_key import check_secret_key
 from oncely.surface.app import Oncely
 from oncely.surface.cli.options import DEFAULTS, Options
 from oncely.surface.cli.place import opened
@@ -93,6 +95,8 @@ def serve(
         raise InvalidInput(
             f"the server needs the package {error.name}: pip install 'oncely[server]'"
         ) from None
+    allowed_networks()
+    check_secret_key()
     settings = Settings(
         max_body_bytes=max_body_bytes,
         max_batch_bytes=max_batch_bytes,

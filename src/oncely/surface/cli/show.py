@@ -10,8 +10,10 @@ from typing import Annotated, Final
 
 import msgspec
 from cyclopts import Parameter
+from msgspec.structs import replace
 from rich.text import Text
 
+from oncely.flow.redaction import redaction
 from oncely.model.errors import JobNotFound
 from oncely.model.job import Effect, Job
 from oncely.model.story import Story
@@ -34,6 +36,7 @@ def show(
     """Show one job whole: payload, keys, times, effects, and its story in order.
 
     With --json every field of a job as Python knows it, and the events of its story.
+    Fields whose names say that they are secret are hidden; $ONCELY_REDACT names more.
 
         $ oncely show 0199a5c2-6f8e-7d31-9c55-2f6f0a1b7e42
     """
@@ -42,12 +45,37 @@ def show(
         if job is None:
             raise JobNotFound(job_id)
         story = app.explain(job_id)
+    job, story = _redacted(job, story)
     if options.json:
         answer({**msgspec.structs.asdict(job), "story": story.events})
         return
     out = screen()
     for text in (*_lines(job, story, datetime.now(UTC)), *_questions(job, options)):
         out.print(text)
+
+
+def _redacted(job: Job, story: Story) -> tuple[Job, Story]:
+    hide = redaction()
+    effects = [
+        replace(
+            effect,
+            arguments=hide(effect.arguments),
+            result=hide(effect.result),
+            resolutions=[replace(each, note=hide(each.note)) for each in effect.resolutions],
+        )
+        for effect in job.effects
+    ]
+    executions = [replace(each, error=hide(each.error)) for each in job.executions]
+    events = [replace(each, error=hide(each.error), note=hide(each.note)) for each in story]
+    shown = replace(
+        job,
+        payload=hide(job.payload),
+        result=hide(job.result),
+        error=hide(job.error),
+        effects=effects,
+        executions=executions,
+    )
+    return shown, replace(story, events=events, now=hide(story.now))
 
 
 def _lines(job: Job, story: Story, now: datetime) -> Iterator[Text]:

@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from cyclopts import Parameter
 
+from oncely.flow.redaction import redaction
 from oncely.model.errors import InvalidInput
 from oncely.surface.app import Oncely
 from oncely.surface.cli import end_process
@@ -92,13 +93,18 @@ def worker(
 def log_to_stderr(*, as_json: bool, quiet: Iterable[str] = ()) -> None:
     """`quiet` loggers only tell what is wrong."""
     handler = logging.StreamHandler()
-    handler.setFormatter(_Json() if as_json else logging.Formatter("%(asctime)s %(message)s"))
+    handler.setFormatter(_Json() if as_json else _Plain("%(asctime)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     for name in quiet:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-class _Json(logging.Formatter):
+class _Plain(logging.Formatter):
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        return redaction().text(super().formatException(ei))
+
+
+class _Json(_Plain):
     def format(self, record: logging.LogRecord) -> str:
         told = getattr(record, "oncely", {"event": record.getMessage()})
         if record.exc_info:

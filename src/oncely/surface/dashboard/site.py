@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route, Router
 
 from oncely.model.counter import OTHER_KINDS
 from oncely.model.errors import OncelyError, StoreError
+from oncely.model.redact import Redact
 from oncely.surface.acting import acting
 from oncely.surface.app import Oncely
 from oncely.surface.asgi.exchange import Disconnected, TooLarge, read_body
@@ -20,7 +21,6 @@ from oncely.surface.dashboard.answer import Answer
 from oncely.surface.dashboard.ask import NOBODY, Ask, Go, Page, Refusal, View, Viewer
 from oncely.surface.dashboard.live import Live
 from oncely.surface.dashboard.pages import PAGES, TOPICS
-from oncely.surface.dashboard.redact import Redact
 from oncely.surface.dashboard.render import STATIC, digest
 from oncely.surface.dashboard.session import Sessions, is_secure, refuse_forged
 from oncely.surface.http.open_store import is_local

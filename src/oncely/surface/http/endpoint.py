@@ -8,6 +8,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from oncely.model.flow import Queue
+from oncely.model.redact import masked_url
 from oncely.model.token import Scope, Token
 from oncely.surface.app import Oncely
 from oncely.surface.asgi.types import Receive
@@ -94,6 +96,14 @@ class Call(Generic[B, Q]):
             raise Refused(
                 "queue_forbidden", "This speaks of all queues, and this key is not for all."
             )
+
+    def shown(self, queue: Queue) -> Queue:
+        """As this key may see it: the URL of a push target can have a secret in it, which is for
+        `admin` alone."""
+        if queue.push is None or self.token is None or self.token.may("admin"):
+            return queue
+        push = msgspec.structs.replace(queue.push, url=masked_url(queue.push.url))
+        return msgspec.structs.replace(queue, push=push)
 
     async def see(self, job_id: str) -> str:
         """The id, if there is such a job and the token may see it; else the same 404 for both.

@@ -36,7 +36,9 @@ async def list_key_health(call: Call[None, None]) -> Answer:
 
 async def list_limits(call: Call[None, None]) -> Answer:
     found = await call.app.aqueues()
-    queues = [mirror(each) for each in found if not call.queues or each.name in call.queues]
+    queues = [
+        mirror(call.shown(each)) for each in found if not call.queues or each.name in call.queues
+    ]
     groups = [] if call.queues else [mirror(each) for each in await call.app.agroups()]
     return Answer(Limits(queues, groups))
 

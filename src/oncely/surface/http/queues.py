@@ -25,7 +25,7 @@ from oncely.surface.http.types import (
 async def list_queues(call: Call[None, None]) -> Answer:
     found = await call.app.aqueues()
     seen = [each for each in found if not call.queues or each.name in call.queues]
-    return Answer(Queues([_shown(each) for each in seen]))
+    return Answer(Queues([_shown(call.shown(each)) for each in seen]))
 
 
 async def look_at_queue(call: Call[None, None]) -> Answer:
@@ -58,7 +58,7 @@ async def _find(call: Call[Any, None]) -> Queue:
 
 
 async def _stands(call: Call[Any, None]) -> QueueShown:
-    return _shown(await _find(call))
+    return _shown(call.shown(await _find(call)))
 
 
 def _changes(queue: Queue, body: QueuePolicy) -> dict[str, Any]:

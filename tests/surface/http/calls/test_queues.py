@@ -1,6 +1,7 @@
 """Queues over HTTP: their policy, set in part, lifted with null; pauses."""
 
 from oncely import Oncely, Retry
+from oncely.model.redact import HIDDEN
 from tests.surface.http.server import Client
 
 
@@ -68,3 +69,18 @@ def test_pause_and_resume(client: Client, app: Oncely) -> None:
         told = client.post(f"/v1/queues/q/{verb}")
         assert (told.status_code, told.json()["paused"], told.json()["waiting"]) == (200, paused, 1)
     assert [queue["name"] for queue in client.get("/v1/queues").json()["queues"]] == ["q"]
+
+
+def test_the_secrets_in_a_push_url_are_for_admins_alone(client: Client, app: Oncely) -> None:
+    url = "https://93.184.216.34/hooks/aBc123DeF456?token=s3cr3t"
+    push = {"url": url, "secret": "whsec_" + "A" * 44}
+    keys = {scope: app.create_token([scope]).key for scope in ("read", "admin")}
+    admin = {"Authorization": f"Bearer {keys['admin']}"}
+    set_by_admin = client.put("/v1/queues/q", json={"push": push}, headers=admin)
+    assert set_by_admin.json()["push"]["url"] == url
+    for path in ("/v1/queues", "/v1/queues/q", "/v1/limits"):
+        read = client.get(path, headers={"Authorization": f"Bearer {keys['read']}"})
+        assert f"https://93.184.216.34/hooks/{HIDDEN}?token={HIDDEN}" in read.text
+    [entry] = app.audit(about="queue")
+    assert "s3cr3t" not in repr(entry)
+    assert "aBc123DeF456" not in repr(entry)
