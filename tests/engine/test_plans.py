@@ -165,7 +165,7 @@ HOT = [
     "queue_requires_key", "push_accept", "push_accepted", "push_keep_fence", "push_look",
     "push_overdue", "push_previous", "push_secrets_set", "push_set", "push_targets", "token_any",
     "token_end",
-    "token_make", "token_revoke", "tokens_list", "look_brief", "reach_any", "reach_resting",
+    "token_make", "token_revoke", "tokens_list", "look_brief", "look_sizes", "reach_any", "reach_resting",
     "find_key", "audit_write", "audit_list", "audit_of", "audit_prune", "dead_newest", "dead_after",
     "dead_effects", "session_end", "session_look", "session_make", "session_prune", "session_see",
     "user_make", "user_remove", "user_set", "users_list", "drill_keep", "drill_may", "drill_set",

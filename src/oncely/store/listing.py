@@ -6,6 +6,7 @@ filter that matches rarely looks at so many jobs for a page and then says how fa
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,9 @@ LOOKED_JOINED: Final = 5_000
 row tells enough, fewer where others have to be found for it."""
 FEW: Final = 10_000
 """So many that wait are read whole, in whatever order they wait."""
+PAGE_BYTES = 16 * 1024 * 1024
+"""A page ends at about that size, however many jobs were asked for."""
+_FEW_ON_A_PAGE: Final = 16
 _KEY_LIMIT: Final = 100
 _RESTING: Final = ("failed", "cancelled", "in_doubt")
 _WAITING: Final = ("scheduled", "pending")
@@ -92,8 +96,29 @@ def page(wanted: Wanted, limit: int, before: str | None = None) -> Plan[Leaf]:
     """Of those before `before`. A job that moves on while it is being read is left out; one that
     matches rarely may make a page short, or empty, and still there is a next one."""
     place = yield from _place(wanted, limit, before)
-    found = yield from look_at(place.ids)
-    return Leaf([job for job in found if wanted.state in (None, job.state)], place.last)
+    found, cut = yield from _look_within(place.ids, math.inf if wanted.key else PAGE_BYTES)
+    return Leaf([job for job in found if wanted.state in (None, job.state)], cut or place.last)
+
+
+def _look_within(ids: list[str], limit_bytes: float) -> Plan[tuple[list[Job], str | None]]:
+    """The jobs, up to about so many bytes, and the id that the page was cut after, if it was."""
+    kept = yield from _fitting(ids, limit_bytes)
+    found = yield from look_at(kept)
+    return found, kept[-1] if len(kept) < len(ids) else None
+
+
+def _fitting(ids: list[str], limit_bytes: float) -> Plan[list[str]]:
+    """The first of them, up to the one that goes beyond. A few fit in any case."""
+    if len(ids) <= _FEW_ON_A_PAGE:
+        return ids
+    rows = yield document("look_sizes", [{"id": id} for id in ids])
+    sizes: dict[str, int] = dict(rows)
+    total = 0
+    for number, id in enumerate(ids, 1):
+        total += sizes.get(id, 0)
+        if total >= limit_bytes:
+            return ids[:number]
+    return ids
 
 
 def brief_page(wanted: Wanted, limit: int, before: str | None = None) -> Plan[BriefLeaf]:
@@ -108,9 +133,9 @@ def failed_page(
 ) -> Plan[Leaf]:
     """The dead-letter queue, the oldest first, of those after `after`."""
     ids = yield from failed_after(after, kind=kind, queue=queue, error=error, limit=limit)
-    found = yield from look_at(ids)
+    found, cut = yield from _look_within(ids, PAGE_BYTES)
     last = ids[-1] if len(ids) == limit else None
-    return Leaf([job for job in found if job.state == "failed"], last)
+    return Leaf([job for job in found if job.state == "failed"], cut or last)
 
 
 def briefs(ids: list[str]) -> Plan[list[Brief]]:

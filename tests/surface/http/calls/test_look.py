@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import httpx2
+import pytest
+
 from oncely import Context, Nack, Oncely
+from oncely.store import listing
 from tests.surface.http.server import Client
 
 UNKNOWN = "01900000-0000-7000-8000-000000000000"
@@ -107,3 +111,30 @@ def test_no_such_job(client: Client) -> None:
     assert {answer.status_code for answer in answers} == {404}
     assert len({answer.text for answer in answers}) == 1
     assert answers[0].json()["code"] == "job_not_found"
+
+
+@pytest.mark.parametrize("query", ["/v1/jobs", "/v1/jobs?state=failed", "/v1/dlq"])
+def test_a_page_ends_at_a_size(
+    client: Client, app: Oncely, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    """However many are asked for, and wherever the large ones are."""
+    monkeypatch.setattr(listing, "PAGE_BYTES", 100_000)
+    monkeypatch.setattr(listing, "_FEW_ON_A_PAGE", 2)
+
+    @app.job("k")
+    def fail(_: Any, text: str) -> None:
+        raise ValueError
+
+    sizes = [10, 40_000, 10, 10, 90_000, *[10] * 30, *[20_000] * 20]
+    ids = [app.enqueue("k", "x" * size, max_attempts=1).job_id for size in sizes]
+    app.drain()
+    found: list[str] = []
+    pages, cursor = 0, None
+    while pages == 0 or cursor is not None:
+        params = {"limit": "1000", **({"cursor": cursor} if cursor else {})}
+        page = client.get(httpx2.URL(query).copy_merge_params(params))
+        assert len(page.content) < 250_000
+        found += [job["id"] for job in page.json()["jobs"]]
+        pages, cursor = pages + 1, page.json()["nextCursor"]
+    assert found == (ids if "dlq" in query else ids[::-1])
+    assert pages > 2
