@@ -316,6 +316,9 @@ class Front:
         exchange = Exchange(scope, send)
         try:
             exchange.take_headers()
+            if b"%2F" in (scope.get("raw_path") or b"").upper():
+                # A proxy that guards paths has seen another one than the server would find.
+                raise Refused("not_found", "No path here has a slash that is written as %2F.")
             found = self._gates.find(_path(scope))
             if found is None:
                 await self._router({**scope, "oncely.exchange": exchange}, receive, send)

@@ -266,3 +266,10 @@ def test_what_was_counted(client: Client) -> None:
         'oncely_queue_oldest_seconds{queue="later"} 0.0',
     ):
         assert line in told.text.splitlines(), line
+
+
+@pytest.mark.parametrize("path", ["/v1%2Fqueues", "/v1/queues%2fq", "/dashboard%2F", "%2Fhealthz"])
+def test_a_slash_in_disguise_is_no_slash(app: Oncely, path: str) -> None:
+    with in_thread(app) as url:
+        head = f"GET /{path.lstrip('/')} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        assert raw(url, head.encode(), hold=True).startswith(b"HTTP/1.1 404")
