@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncely import Oncely
+from oncely.surface.dashboard import site
 from oncely.surface.http import connection, run
 from tests.surface.http.server import Client, as_served, in_thread, raw
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -191,6 +192,21 @@ def test_a_head_has_a_deadline(app: Oncely, sent: bytes, monkeypatch: pytest.Mon
     monkeypatch.setattr(run, "WATCH_SECONDS", 0.05)
     with as_served(app) as url:
         assert statuses(raw(url, sent, hold=True))[-1] == 408
+
+
+@pytest.mark.parametrize(("length", "status"), [(100, 408), (9_000, 413)])
+def test_a_form_has_a_deadline_and_a_limit(
+    app: Oncely, monkeypatch: pytest.MonkeyPatch, length: int, status: int
+) -> None:
+    """The rest of its body is not waited for."""
+    monkeypatch.setattr(site, "_FORM_SECONDS", 0.2)
+    app.create_user("ann", "a long password", role="reader")
+    kind = b"content-type: application/x-www-form-urlencoded\r\norigin: http://127.0.0.1\r\n"
+    head = b"POST /dashboard/sign-in HTTP/1.1\r\n%s%s" % (HOST, kind)
+    with as_served(app) as url:
+        answer = raw(url, head + b"content-length: %d\r\n\r\nname=ann" % length, hold=True)
+        assert statuses(answer) == [status]
+        assert b"connection: close" in answer
 
 
 def test_an_idle_connection_is_closed(app: Oncely, monkeypatch: pytest.MonkeyPatch) -> None:

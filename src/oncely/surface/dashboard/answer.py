@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from oncely.surface.dashboard.site import Site
 
 _SAID: Final = "oncely_said"
+_BODY_IS_LEFT: Final = (408, 413)
+"""Statuses of requests whose body was not read to its end: nothing more is read after them."""
 _GUARDS: Final = (
     (
         b"content-security-policy",
@@ -82,6 +84,8 @@ class Answer:
         exchange = self._scope.get("oncely.exchange")
         if exchange is not None:
             exchange.status = status
+        if status in _BODY_IS_LEFT:
+            headers = [*headers, (b"connection", b"close")]
         await self._send(
             {"type": "http.response.start", "status": status, "headers": [*headers, *_GUARDS]}
         )

@@ -29,6 +29,7 @@ from oncely.surface.http.service import Service, Settings
 _errors: Final = logging.getLogger("oncely.http")
 _FORM_LIMIT_BYTES: Final = 2 * 1024 * 1024
 _PUBLIC_FORM_LIMIT_BYTES: Final = 8 * 1024
+_FORM_SECONDS: Final = 15.0
 """Of a page that is shown before anybody has signed in."""
 _MEDIA: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -241,7 +242,10 @@ async def _ask_to_sign_in(answer: Answer, scope: Scope) -> None:
 
 async def _form(scope: Scope, receive: Receive, limit: int) -> dict[str, list[str]]:
     try:
-        body = await read_body(scope, receive, limit)
+        async with asyncio.timeout(_FORM_SECONDS):
+            body = await read_body(scope, receive, limit)
+    except TimeoutError:
+        raise Refusal(408, "That took too long", "Nothing was done. Send the form again.") from None
     except TooLarge:
         raise Refusal(413, "That is too much", f"A form may have {limit:,} bytes.") from None
     return _pairs(body)
