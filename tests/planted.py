@@ -55,6 +55,7 @@ LOST_ANSWERS = "tests/crash/test_lost_answers.py::"
 STOPS = "tests/crash/test_server_stops_under_workers.py::"
 STORE_FAILURES = "tests/engine/test_store_failures.py::"
 DEFERS = "tests/engine/test_defers.py::"
+DIED_TOGETHER = "test_of_jobs_that_died_together_none_is_a_poison_pill_until_it_dies_alone"
 FETCHED_AHEAD = "test_what_a_dead_worker_had_fetched_ahead_counts_one_crash_and_no_more"
 PLAIN_PATH = f"{WORKER}test_what_the_handler_returns_is_kept_as_the_result"
 
@@ -703,7 +704,7 @@ BUGS: tuple[Bug, ...] = (
     on_postgres(
         "what a dead worker had fetched ahead counts no crash",
         "reclaim",
-        ("else greatest(s.crashes, 1) end", "else s.crashes end"),
+        ("then greatest(s.crashes, 1)", "then s.crashes"),
         tests=[f"{LEASES}{FETCHED_AHEAD}"],
     ),
     on_sqlite(
@@ -711,6 +712,18 @@ BUGS: tuple[Bug, ...] = (
         "reclaim",
         ("else max(s.crashes, 1) end", "else s.crashes end"),
         tests=[f"{LEASES}{FETCHED_AHEAD}"],
+    ),
+    on_postgres(
+        "jobs that died together are all taken for poison pills",
+        "reclaim",
+        ("least(s.crashes + 1, :crash_limit - 1)", "s.crashes + 1"),
+        tests=[f"{LEASES}{DIED_TOGETHER}"],
+    ),
+    on_sqlite(
+        "jobs that died together are all taken for poison pills",
+        "reclaim",
+        (" and l.started = 1", ""),
+        tests=[f"{LEASES}{DIED_TOGETHER}"],
     ),
     Bug(
         "a worker does not wait for a store that is down",

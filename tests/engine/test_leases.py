@@ -238,21 +238,36 @@ def test_the_next_expiry_is_that_of_the_lease_that_runs_out_first(app: Oncely) -
     assert next_expiry(app) is None
 
 
+def crashes_of_dead_worker(app: Oncely, *, limit: int, started: int) -> list[int]:
+    """A worker claims jobs in one lease and dies. What it claimed had so many crashes before."""
+    nonce = secrets.randbits(60)
+    plan = claims.claim(
+        "default", worker="w", nonce=nonce, lease_seconds=60, limit=limit, started=started
+    )
+    jobs = app._engine.run(lambda _: plan, "transaction")
+    run_out(app)
+    return [job.crashes for job in jobs]
+
+
+def test_of_jobs_that_died_together_none_is_a_poison_pill_until_it_dies_alone(app: Oncely) -> None:
+    """One of them may have killed the workers, and the store cannot say which."""
+    app.enqueue_many(NewJob("k", n) for n in range(3))
+    rounds = [crashes_of_dead_worker(app, limit=3, started=3) for _ in range(5)]
+    assert rounds == [[0] * 3, [1] * 3, [2] * 3, [2] * 3, [2] * 3]
+    assert {job.state for job in app.jobs()} == {"pending"}
+    assert crashes_of_dead_worker(app, limit=1, started=1) == [2]
+    failed, *others = sorted(app.jobs(), key=lambda job: job.payload)
+    assert (failed.state, failed.error["type"]) == ("failed", "PoisonPill")
+    assert [job.state for job in others] == ["pending", "pending"]
+    assert [len(found(app, job.job_id).executions) for job in (failed, *others)] == [6, 5, 5]
+
+
 def test_what_a_dead_worker_had_fetched_ahead_counts_one_crash_and_no_more(app: Oncely) -> None:
     """It may be what killed the worker: whoever claims it next is careful. It takes more than
     that to make it a poison pill."""
     app.enqueue_many(NewJob("k", n) for n in range(3))
-
-    def crashes() -> list[int]:
-        nonce = secrets.randbits(60)
-        plan = claims.claim(
-            "default", worker="w", nonce=nonce, lease_seconds=60, limit=3, started=1
-        )
-        jobs = app._engine.run(lambda _: plan, "transaction")
-        run_out(app)
-        return [job.crashes for job in jobs]
-
-    assert [crashes() for _ in range(4)] == [[0, 0, 0], [1, 1, 1], [2, 1, 1], [1, 1]]
+    rounds = [crashes_of_dead_worker(app, limit=3, started=1) for _ in range(4)]
+    assert rounds == [[0, 0, 0], [1, 1, 1], [2, 1, 1], [1, 1]]
     failed, *others = sorted(app.jobs(), key=lambda job: job.payload)
     assert (failed.state, failed.error["type"]) == ("failed", "PoisonPill")
     assert [found(app, job.job_id).executions[0].outcome for job in others] == ["crashed"] * 2

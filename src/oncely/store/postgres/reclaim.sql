@@ -1,8 +1,9 @@
 -- Take back what dead workers held. A job that was begun counts a crash, and after too many in a
--- row it fails as a poison pill. One that was fetched ahead may have begun without a word to the store:
--- it has one crash from then on, but no more than that. If the ledger has an effect of this delivery,
--- it was begun. All keep their place in the line: who claims next meets first what died first, and is
--- careful with all that has a crash.
+-- row it fails as a poison pill; the last of them counts only if no other job of its lease was begun.
+-- One that was fetched ahead may have begun without a word to the store: it has one crash from then
+-- on, but no more than that. If the ledger has an effect of this delivery, it was begun. All keep
+-- their place in the line: who claims next meets first what died first, and is careful with all that
+-- has a crash.
 with dead as (
     delete from oncely.lease l where l.epoch = any (array(
         select x.epoch from oncely.lease x where x.expires_at <= (select clock_timestamp())
@@ -15,7 +16,11 @@ member as materialized (
     select d.epoch, d.nonce, d.worker, d.claimed_at, m.id, t.tried,
         j.queue, j.priority, j.kind, j.unique_key, j.group_key, clock_timestamp() as now,
         s.due_at, s.attempts, s.defers, s.first_deferred_at, s.hand_backs,
-        case when t.tried then s.crashes + 1 else greatest(s.crashes, 1) end as crashes
+        case
+            when not t.tried then greatest(s.crashes, 1)
+            when count(*) filter (where t.tried) over (partition by d.epoch) = 1 then s.crashes + 1
+            else least(s.crashes + 1, :crash_limit - 1)
+        end as crashes
     from dead d cross join unnest(d.ids) with ordinality m (id, n)
     cross join lateral (
         select m.n <= d.started or exists (

@@ -1,8 +1,10 @@
 -- Take back what dead workers held. A job that was begun counts a crash, and after too many in a
--- row it fails as a poison pill. One that was fetched ahead may have begun without a word to the store:
--- it has one crash from then on, but no more than that. All keep their place in the line: who claims
--- next meets first what died first, and is careful with all that has a crash. The dead leases are marked first, so that all statements speak of the same ones. They are few, which
--- SQLite must be told: else, once somebody has run ANALYZE, it reads all jobs into a Bloom filter.
+-- row it fails as a poison pill; the last of them counts only if no other job of its lease was begun.
+-- One that was fetched ahead may have begun without a word to the store: it has one crash from then
+-- on, but no more than that. All keep their place in the line: who claims next meets first what died
+-- first, and is careful with all that has a crash. The dead leases are marked first, so that all
+-- statements speak of the same ones. They are few, which SQLite must be told: else, once somebody has
+-- run ANALYZE, it reads all jobs into a Bloom filter.
 update oncely_lease set expires_at = 0
 where epoch in (
     select l.epoch from oncely_lease l where l.expires_at <= (select now from oncely_clock)
@@ -10,8 +12,9 @@ where epoch in (
 );
 
 -- Those of which the ledger knows that they were begun come before the others, and count as begun.
+-- From here on `started` is the number of begun jobs that have not ended.
 update oncely_lease set (ids, started) = (
-    select json_group_array(x.id), sum(x.tried)
+    select json_group_array(x.id), coalesce(sum(x.tried), 0)
     from (
         select m.value as id, m.key < oncely_lease.started or exists (
             select 1 from oncely_effect e
@@ -21,11 +24,11 @@ update oncely_lease set (ids, started) = (
         order by 2 desc, m.key
     ) x
 )
-where expires_at = 0 and started < json_array_length(ids);
+where expires_at = 0;
 
 select j.id, l.epoch, j.kind, j.queue, l.worker,
-    case when m.key >= l.started then 'untried' when s.crashes + 1 >= :crash_limit then 'poisoned'
-        else 'crashed' end
+    case when m.key >= l.started then 'untried' when s.crashes + 1 >= :crash_limit and l.started = 1
+        then 'poisoned' else 'crashed' end
 from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_job j on j.id = m.value
 cross join oncely_standing s on s.job_id = m.value
@@ -33,7 +36,8 @@ where l.expires_at = 0;
 
 insert into oncely_tally (name, kind, label, n)
 select 'executions', j.kind,
-    case when s.crashes + 1 >= :crash_limit then 'failed' else 'crashed' end, count(*)
+    case when s.crashes + 1 >= :crash_limit and l.started = 1 then 'failed' else 'crashed' end,
+    count(*)
 from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_job j on j.id = m.value
 cross join oncely_standing s on s.job_id = m.value
@@ -46,7 +50,7 @@ select m.value, 'failed', l.epoch, s.attempts + 1, l.worker, l.claimed_at,
 from oncely_lease l cross join json_each(l.ids) m
 cross join oncely_standing s on s.job_id = m.value
 where likelihood(l.expires_at = 0, 0.000001) and m.key < l.started
-    and s.crashes + 1 >= :crash_limit;
+    and s.crashes + 1 >= :crash_limit and l.started = 1;
 
 delete from oncely_unique_key
 where (kind, key, job_id) in (
@@ -62,8 +66,11 @@ insert into oncely_execution (
     crashes, defers, first_deferred_at, hand_backs, error
 )
 select m.value, l.epoch, l.nonce, 'crashed', s.attempts + 1, l.worker, l.claimed_at, c.now, s.due_at,
-    s.attempts, case when m.key < l.started then s.crashes + 1 else max(s.crashes, 1) end, s.defers,
-    s.first_deferred_at, s.hand_backs, case when m.key < l.started then :crash else :held end
+    s.attempts,
+    case when m.key < l.started then min(s.crashes + 1, :crash_limit - 1)
+        else max(s.crashes, 1) end,
+    s.defers, s.first_deferred_at, s.hand_backs,
+    case when m.key < l.started then :crash else :held end
 from oncely_clock c cross join oncely_lease l cross join json_each(l.ids) m
 cross join oncely_standing s on s.job_id = m.value
 where l.expires_at = 0
