@@ -135,16 +135,17 @@ def give_out_again(app: Oncely, epoch: int) -> None:
     """As after a failover to a standby that had not received the last claims: their leases are not
     there, their jobs wait, and the first of their epochs is the next one that is given out."""
     with closing(Backdoor(app)) as door:
-        door.sql(
-            "insert into oncely.ready"
-            " (queue, priority, lane, due_at, id, attempts, crashes, defers)"
-            " select queue, priority, '', due_at, id, 0, 0, 0 from oncely.job"
-        )
         door.sql("delete from oncely.lease")
         if engine_of(app) == "sqlite":
             door.sql(f"update sqlite_sequence set seq = {epoch - 1} where name = 'oncely_lease'")
         else:
             door.sql(f"alter table oncely.lease alter column epoch restart with {epoch}")
+        # Last: a worker claims them from here on, and its lease must stay.
+        door.sql(
+            "insert into oncely.ready"
+            " (queue, priority, lane, due_at, id, attempts, crashes, defers)"
+            " select queue, priority, '', due_at, id, 0, 0, 0 from oncely.job"
+        )
 
 
 def run_out(app: Oncely) -> None:
