@@ -86,13 +86,14 @@ def test_a_channel_that_cannot_be_seen_is_named(bench: Bench) -> None:
     assert "Not proved" in str(report)
 
 
-@pytest.mark.parametrize("by_library", [True, False], ids=["library", "socket"])
-def test_another_machine_is_not_called(bench: Bench, by_library: bool) -> None:
+@pytest.mark.parametrize("how", ["POST", "GET", "socket"])
+def test_another_machine_is_not_called(bench: Bench, how: str) -> None:
     def send(ctx: Context) -> None:
-        if by_library:
-            urllib.request.urlopen("http://192.0.2.1/charges", b"charge", timeout=1)
-        else:
+        if how == "socket":
             socket.create_connection(("192.0.2.1", 25), timeout=1)
+        else:
+            body = b"charge" if how == "POST" else None
+            urllib.request.urlopen("http://192.0.2.1/charges", body, timeout=1)
 
     with pytest.raises(InvalidInput, match="which is not on this machine"):
         bench.prove(send)
@@ -110,13 +111,18 @@ def test_faults_in_later_deliveries_are_not_claimed(bench: Bench) -> None:
     assert "the clean run took 2 deliveries" in str(report)
 
 
-def test_a_process_is_named(bench: Bench) -> None:
+def test_a_process_is_refused_unless_it_is_accepted(bench: Bench) -> None:
     def run(ctx: Context) -> None:
         subprocess.run([sys.executable, "-c", ""], check=True)
+        bench.write("update accounts set cents = 0")
 
-    report = bench.prove(run, schedule="crash@0")
-    assert "what it does cannot be seen" in str(report)
-    assert not report.ok
+    program = os.path.basename(sys.executable)
+    with pytest.raises(InvalidInput, match=f"accept=\\['{program}'\\]"):
+        bench.prove(run)
+    world = [Table(bench.url, "accounts")]
+    report = prove(bench.app, "handler", world=world, accept=[program], schedule="crash@0")
+    assert report.ok, str(report)
+    assert any("run" in each.name for each in report.boundaries)
 
 
 def test_a_world_in_which_nothing_happens_proves_nothing(bench: Bench) -> None:

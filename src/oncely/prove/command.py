@@ -31,19 +31,17 @@ def run(
     payload: str | None,
     tables: Sequence[str],
     world: str | None,
-    budget_seconds: float,
-    by_line: bool,
-    schedule: str | None,
     html: Path | None,
     url: str | None,
     as_json: bool,
+    **how: Any,
 ) -> int:
+    """`how` goes to `prove` as it is."""
     if url is not None:
         os.environ["ONCELY_URL"] = url
     app = load(place)
     found = [*(_table(app, name) for name in tables), *_world(world)]
-    how = {"budget_seconds": budget_seconds, "by_line": by_line, "schedule": schedule}
-    quiet = as_json or schedule is not None or not sys.stderr.isatty()
+    quiet = as_json or how["schedule"] is not None or not sys.stderr.isatty()
     report = _prove(app, kind, _payload(payload), quiet=quiet, world=found, **how)
     if html is not None:
         html.write_text(page(report), "utf-8")

@@ -15,12 +15,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from oncely.prove import abandoned, processes
 from oncely.prove.databases import Databases
+from oncely.prove.redis_keys import RedisKeys
+from oncely.prove.saved_files import SavedFiles
 from oncely.prove.seams.everywhere import Everywhere
 from oncely.prove.watch import knowing
 
-FOLDER: Final = "oncely-prove-"
-"""How the name of the folder of a proof begins."""
 _MEMORY: Final = Path("/dev/shm")
 _ROOM_BYTES: Final = 1024**3
 """With less room the copies go to the disk: a container has 64 MB of such memory, or none."""
@@ -33,11 +34,25 @@ class Copies:
     """`file` and `conninfo` are asked in the children, by the libraries that open connections."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=_memory_with_room()))
-        for name in ("first", "now", "files"):
-            (self._folder / name).mkdir()
-        self.databases = Databases()
+        place = _memory_with_room()
+        abandoned.put_back([_MEMORY, Path(tempfile.gettempdir())])
+        self._folder, self._lock = abandoned.make_folder(place)
+        self.files = SavedFiles(self._folder / "files", self._folder)
+        self.redis = RedisKeys(self._folder / "redis")
+        self.databases = Databases(self._folder)
         self.everywhere = Everywhere()
+
+    @property
+    def alive(self) -> Path:
+        """Held open by every process of the proof but this one."""
+        return self._folder / "alive"
+
+    def enter_child(self) -> None:
+        """The lock is this process's own."""
+        os.close(self._lock)
+
+    def end_processes(self) -> None:
+        processes.end_all(self._folder)
 
     def file(self, path: str) -> str:
         """The copy of an SQLite file, made when it is first asked for."""
@@ -61,20 +76,6 @@ class Copies:
         first.unlink(missing_ok=True)
         _copy_database(now, str(first))
 
-    def save(self, path: str) -> None:
-        """A plain file as it is now, before it is first touched."""
-        if path.startswith(f"{self._folder}{os.sep}"):
-            return
-        with knowing():
-            saved = self._folder / "files" / _name(path)
-            mark = Path(f"{saved}.known")
-            if not mark.exists():
-                if os.path.isfile(path):
-                    shutil.copy2(path, saved)
-                elif os.path.isdir(path):
-                    return
-                mark.write_text(path)
-
     def conninfo(self, conninfo: str) -> str | None:
         return self.databases.conninfo(conninfo)
 
@@ -91,28 +92,21 @@ class Copies:
                 shutil.copyfile(first, now)
             else:
                 now.unlink(missing_ok=True)
-        self._restore_files()
+        self.files.restore()
+        self.redis.restore()
         self.databases.restore()
-
-    def _restore_files(self) -> None:
-        for mark in (self._folder / "files").glob("*.known"):
-            saved = mark.with_suffix("")
-            path = Path(mark.read_text())
-            if saved.exists():
-                shutil.copy2(saved, path)
-            elif path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
 
     def stores(self) -> list[str]:
         """The copies in use, of SQLite files."""
         return [str(path) for path in (self._folder / "now").iterdir() if len(path.name) == 16]
 
     def close(self) -> None:
-        self._restore_files()
+        self.end_processes()
+        self.files.restore()
+        self.redis.close()
         self.databases.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._lock)
 
 
 def _name(path: str) -> str:

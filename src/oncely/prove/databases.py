@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 from typing import Any
 
 from oncely.model.errors import InvalidInput
+from oncely.prove.abandoned import CopiedDatabase
 from oncely.prove.rows import Rows
 
 
@@ -13,7 +15,7 @@ class Database:
     """One database under proof: `now` is in use, `first` is how every schedule finds it, once that
     is known."""
 
-    def __init__(self, conninfo: str) -> None:
+    def __init__(self, conninfo: str, folder: Path) -> None:
         from psycopg import conninfo as infos
 
         self.parts = infos.conninfo_to_dict(conninfo)
@@ -23,6 +25,7 @@ class Database:
         self.now = f"oncely_prove_{token}_now"
         self._admin: Any = None
         self._rows: Rows | None = None
+        CopiedDatabase(self.conninfo("postgres"), [self.now, self.first]).record(folder)
         self._copy(self.name, self.now)
 
     def conninfo(self, name: str | None = None) -> str:
@@ -86,8 +89,9 @@ class Database:
 
 
 class Databases:
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.all: list[Database] = []
+        self._folder = folder
 
     def add(self, url: str) -> Database:
         from psycopg import conninfo as infos
@@ -96,7 +100,7 @@ class Databases:
         for known in self.all:
             if all(known.parts.get(name) == parts.get(name) for name in ("host", "port", "dbname")):
                 return known
-        made = Database(url)
+        made = Database(url, self._folder)
         self.all.append(made)
         return made
 

@@ -15,9 +15,11 @@ from collections.abc import Callable
 from typing import Final, Literal, NoReturn
 
 from oncely.model.errors import InvalidInput
+from oncely.prove import processes
 from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
 from oncely.prove.inherited import Inherited
+from oncely.prove.open_files import OpenFiles, cut_connections
 from oncely.prove.seams import bring_in, bring_in_whole, clocks, install, lines
 from oncely.prove.watch import (
     CRASHED,
@@ -53,6 +55,7 @@ class Ground:
         self.copies = Copies()
         self.clock = Clock()
         self.inherited = Inherited()
+        self.open_files = OpenFiles()
         self.looks_at_clocks = False
         bring_in_whole()
         # Once here, so that no child has to import and read what a worker needs.
@@ -81,7 +84,14 @@ class Child:
 
     @property
     def was_struck(self) -> bool:
-        return any(isinstance(each, Note) and each.what == "struck" for each in self.messages)
+        return self._has_told("struck")
+
+    @property
+    def has_started_processes(self) -> bool:
+        return self._has_told("process")
+
+    def _has_told(self, what: str) -> bool:
+        return any(isinstance(each, Note) and each.what == what for each in self.messages)
 
     def wait(self, seconds: float | None) -> End | None:
         """Until it ends or stops; None if it stands still for `seconds`, or moves and comes to no
@@ -171,8 +181,11 @@ class Child:
         os.kill(self._pid, signal.SIGCONT)
 
     def kill(self) -> None:
+        """With all that it has started."""
         if self._code is None:
             os.kill(self._pid, signal.SIGKILL)
+        processes.end_group(self._pid)
+        if self._code is None:
             os.waitpid(self._pid, 0)
             self._code = -signal.SIGKILL
         if self._line >= 0:
@@ -200,6 +213,9 @@ def _fork(work: Callable[[], NoReturn]) -> int:
 
 def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
     gc.freeze()
+    processes.begin(ground.copies.alive)
+    ground.copies.enter_child()
+    cut_connections(keep=line)
     watch = Watch(line, act, ground.hosts)
     try:
         if not ground.shows_output:
@@ -228,6 +244,9 @@ def ask_in_child(ground: Ground, question: Callable[[], bytes]) -> bytes:
 
     def answer() -> NoReturn:
         gc.freeze()
+        processes.begin(ground.copies.alive)
+        ground.copies.enter_child()
+        cut_connections(keep=child_line)
         told = os.open(os.devnull, os.O_WRONLY)
         install(Watch(told, None, ground.hosts), ground.copies)
         try:
@@ -243,6 +262,7 @@ def ask_in_child(ground: Ground, question: Callable[[], bytes]) -> bytes:
     with os.fdopen(line, "rb") as file:
         data = file.read()
     os.waitpid(pid, 0)
+    processes.end_group(pid)
     if not data.startswith(b"+"):
         raise InvalidInput(f"a snapshot of the world failed: {data[1:].decode()}")
     return data[1:]

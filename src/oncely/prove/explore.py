@@ -6,10 +6,12 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 from oncely.model.errors import InvalidInput
 from oncely.prove.plain import as_app
+from oncely.prove.processes import ended_by_signals
 from oncely.prove.report import Report, Risk, Violation
 from oncely.prove.schedule import Fault, Move, Schedule, parse
 from oncely.prove.seams.http import BY_HTTP
@@ -36,6 +38,7 @@ def prove(
     max_faults: int = 2,
     by_line: bool = False,
     allow_hosts: Sequence[str] = (),
+    accept: Sequence[str] = (),
     schedule: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -45,7 +48,9 @@ def prove(
     databases; then the job is delivered again, and `world` compared with what one clean run leaves.
     `world` takes `Table`, `Downstream`, anything with `snapshot()`, and functions. With
     `max_faults=1` no schedule has two faults; with `by_line=True` every line of yours is a boundary
-    too. A call to another machine is refused, unless its host is in `allow_hosts`. `schedule` is a
+    too. A call to another machine is refused, unless its host is in `allow_hosts`, and so is a
+    process, unless its program is in `accept`, which also takes the address of a service on this
+    machine (`127.0.0.1:8125`): what they do is done for real and not compared. `schedule` is a
     word of an earlier report: only that one is played, with its output shown. Instead of an app and
     a kind, a plain function: it is called with `payload`, or without it if that is None.
     """
@@ -65,12 +70,11 @@ def prove(
             shows_output=wanted is not None,
             by_line=by_line,
             allow_hosts=allow_hosts,
+            accept=accept,
         )
         deadline = time.monotonic() + budget_seconds
-        try:
+        with closing(stage), ended_by_signals():
             return _Proof(stage, name, deadline, progress).run(wanted, pairs=max_faults > 1)
-        finally:
-            stage.close()
 
 
 class _Proof:

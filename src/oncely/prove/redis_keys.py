@@ -2,53 +2,108 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
-from typing import Any
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
 
-from oncely.prove.watch import Note
+import msgspec
+
+from oncely.prove.watch import knowing
+
+_RECORD: Final = ".msgpack"
+
+
+class RedisPlace(msgspec.Struct, frozen=True):
+    """A database of a server."""
+
+    host: str
+    port: int
+    db: int
+    username: str | None
+    password: str | None
+    path: str | None
+
+
+class SavedKey(msgspec.Struct, frozen=True):
+    """A key as it was before the handler first touched it; without a `dump` it was not there."""
+
+    place: RedisPlace
+    name: bytes
+    dump: bytes | None
+    ttl_ms: int
 
 
 class RedisKeys:
-    def __init__(self) -> None:
-        self._first: dict[tuple[tuple[str, ...], str], tuple[bytes | None, int]] = {}
-        self._clients: dict[tuple[str, ...], Any] = {}
+    """Each key is recorded by the child, before it touches the key."""
 
-    def learn(self, note: Note) -> None:
-        """How a key was before the handler first touched it."""
-        *place, dump, ttl = note.more
-        known = b64decode(dump) if dump else None
-        self._first.setdefault((tuple(place), note.text), (known, int(ttl)))
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._clients: dict[RedisPlace, Any] = {}
+
+    def save(self, key: SavedKey) -> None:
+        """In a child. What is recorded already stays."""
+        with knowing():
+            record = self._record(key.place, key.name)
+            if not record.exists():
+                made = record.with_suffix(".new")
+                made.write_bytes(msgspec.msgpack.encode(key))
+                made.rename(record)
+
+    def is_saved(self, place: RedisPlace, name: bytes) -> bool:
+        return self._record(place, name).exists()
 
     def restore(self) -> None:
-        for (place, key), (dump, ttl) in self._first.items():
-            client = self._client(place)
-            if dump is None:
-                client.delete(key)
+        for key in self._saved():
+            client = self.client(key.place)
+            if key.dump is None:
+                client.delete(key.name)
             else:
-                client.restore(key, ttl, dump, replace=True)
+                client.restore(key.name, max(0, key.ttl_ms), key.dump, replace=True)
 
     def let_pass(self, seconds: float) -> None:
         """Its clock cannot be moved, but what ends by then can be removed."""
-        for place, key in self._first:
-            client = self._client(place)
-            left = client.pttl(key)
+        for key in self._saved():
+            client = self.client(key.place)
+            left = client.pttl(key.name)
             if left > 0:
                 rest = left - round(seconds * 1000)
-                client.pexpire(key, rest) if rest > 0 else client.delete(key)
+                client.pexpire(key.name, rest) if rest > 0 else client.delete(key.name)
 
     def close(self) -> None:
+        self.restore()
         for client in self._clients.values():
             client.close()
 
-    def _client(self, place: tuple[str, ...]) -> Any:
+    def _record(self, place: RedisPlace, name: bytes) -> Path:
+        digest = sha256(msgspec.msgpack.encode((place, name))).hexdigest()[:24]
+        return self._folder / f"{digest}{_RECORD}"
+
+    def _saved(self) -> Iterator[SavedKey]:
+        for record in self._folder.glob(f"*{_RECORD}"):
+            yield msgspec.msgpack.decode(record.read_bytes(), type=SavedKey)
+
+    def client(self, place: RedisPlace) -> Any:
         if place not in self._clients:
             import redis
 
-            host, port, db, user, password, path = place
-            if path:
-                self._clients[place] = redis.Redis(unix_socket_path=path, db=int(db))
+            who: dict[str, Any] = {
+                "username": place.username,
+                "password": place.password,
+                "db": place.db,
+            }
+            if place.path:
+                self._clients[place] = redis.Redis(unix_socket_path=place.path, **who)
             else:
-                self._clients[place] = redis.Redis(
-                    host, int(port), int(db), username=user or None, password=password or None
-                )
+                self._clients[place] = redis.Redis(place.host, place.port, **who)
         return self._clients[place]
+
+
+def restore_from(folder: Path) -> None:
+    """The keys that a proof has recorded whose process was killed."""
+    if any(folder.glob(f"*{_RECORD}")):
+        import redis
+
+        with suppress(redis.RedisError):  # the server is gone, and its keys with it
+            RedisKeys(folder).close()

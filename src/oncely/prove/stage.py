@@ -15,7 +15,6 @@ from oncely.prove.clock import let_pass_on_postgres, let_pass_on_sqlite
 from oncely.prove.delivery import QUEUE, Child, Ground, ask_in_child
 from oncely.prove.downstream import Downstream
 from oncely.prove.inherited import let_go
-from oncely.prove.redis_keys import RedisKeys
 from oncely.prove.schedule import Fault, Move, Schedule
 from oncely.prove.watch import Act, Action, Hosts, Note
 from oncely.prove.world import Snapshot, Snapshots, Table, WorldItem, counted, labels
@@ -68,18 +67,22 @@ class Stage:
         shows_output: bool = False,
         by_line: bool = False,
         allow_hosts: Sequence[str] = (),
+        accept: Sequence[str] = (),
     ) -> None:
         self.world = list(world)
         self.labels = labels(self.world)
         self.downstreams = [item for item in world if isinstance(item, Downstream)]
         self.ground = Ground(
             app,
-            Hosts(frozenset(each.host for each in self.downstreams), frozenset(allow_hosts)),
+            Hosts(
+                frozenset(each.host for each in self.downstreams),
+                frozenset(allow_hosts),
+                frozenset(accept),
+            ),
             shows_output=shows_output,
             by_line=by_line,
         )
         self._patient = None if shows_output else _HUNG_SECONDS
-        self._redis = RedisKeys()
         try:
             self._observer = self._open(app)
             self._put_in(kind, payload)
@@ -137,9 +140,9 @@ class Stage:
         self._forget_connections()
         try:
             self.ground.copies.restore()
+            self.ground.open_files.restore()
         finally:
             engine.resume()
-        self._redis.restore()
         self.ground.clock.reset()
         for each in self.world:
             reset = getattr(each, "reset", None)
@@ -198,6 +201,7 @@ class Stage:
 
     def _play(self, schedule: Schedule, happened: bool | None) -> Play:
         self.restore()
+        self._open_before = self.ground.open_files.look()
         deliveries: list[Child] = []
         hung, reached = False, True
         try:
@@ -216,6 +220,8 @@ class Stage:
         finally:
             for child in deliveries:
                 child.kill()
+            if any(child.has_started_processes for child in deliveries):
+                self.ground.copies.end_processes()
         return Play(schedule, deliveries, self.job, self.snapshot(), hung, reached)
 
     def _suffer(self, move: Move, inner: Move | None, deliveries: list[Child]) -> bool:
@@ -285,9 +291,14 @@ class Stage:
         return end
 
     def _learn(self, child: Child) -> None:
-        for each in child.messages:
-            if isinstance(each, Note) and each.what == "redis":
-                self._redis.learn(each)
+        child.messages += [
+            Note(
+                "unobserved",
+                f"the file {path}, which was open before the handler ran: what is written to it "
+                "cannot be seen",
+            )
+            for path in self.ground.open_files.changed(self._open_before)
+        ]
 
     def _answer(self, *, happened: bool) -> None:
         for effect in self.job.effects:
@@ -300,12 +311,11 @@ class Stage:
             let_pass_on_sqlite(path, seconds)
         for conninfo in self.ground.copies.databases.conninfos():
             let_pass_on_postgres(conninfo, self._schema, seconds)
-        self._redis.let_pass(seconds)
+        self.ground.copies.redis.let_pass(seconds)
 
     def close(self) -> None:
-        self._redis.restore()
-        self._redis.close()
         self._observer.close()
+        self.ground.open_files.restore()
         self.ground.copies.close()
 
 

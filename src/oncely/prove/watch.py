@@ -66,6 +66,8 @@ class Hosts(msgspec.Struct, frozen=True):
 
     judged: frozenset[str]
     allowed: frozenset[str]
+    accepted: frozenset[str] = frozenset()
+    """Programs and addresses (`git`, `127.0.0.1:8125`) that may do what cannot be seen."""
 
     def may_be_called(self, host: str) -> bool:
         on_this_machine = host in ("localhost", "::1") or host.startswith("127.")
@@ -80,8 +82,7 @@ class Note(msgspec.Struct, frozen=True):
         "written",
         "struck",
         "refused",
-        "redis",
-        "saved",
+        "process",
         "answer",
         "end",
         "imports",
@@ -108,6 +109,7 @@ def knowing() -> Iterator[None]:
 class Watch:
     def __init__(self, line: int, act: Act | None, hosts: Hosts) -> None:
         self._line = line
+        self._process = os.getpid()
         self._act = act
         self.hosts = hosts
         self._lock = threading.RLock()
@@ -130,6 +132,8 @@ class Watch:
         """Before something happens. What comes back is a fault for the caller to make."""
         if getattr(self._inside, "yes", False):
             return None
+        if os.getpid() != self._process:
+            return None  # of a process that the handler has forked
         self._inside.yes = True
         try:
             with self._lock:

@@ -12,10 +12,10 @@ from importlib.machinery import PathFinder
 from typing import Any, Final
 
 from oncely.prove.copies import Copies
-from oncely.prove.seams import audit, files, http, postgres, redis, sqlite, store
+from oncely.prove.seams import audit, drivers, files, http, postgres, redis, sqlite, store
 from oncely.prove.watch import IMPORTS, Note, Watch
 
-_SEAMS: Final = (store, sqlite, postgres, http, redis, files, audit)
+_SEAMS: Final = (store, sqlite, postgres, http, redis, drivers, files, audit)
 _LIBRARIES: Final = {
     "psycopg": ("psycopg", "oncely.store.postgres.handler"),
     "asyncpg": ("asyncpg",),
@@ -34,7 +34,7 @@ def install(watch: Watch, copies: Copies) -> None:
 
 def bring_in(library: str) -> None:
     """In the parent, before the next fork."""
-    for name in _LIBRARIES[library]:
+    for name in _LIBRARIES.get(library, (library,)):
         importlib.import_module(name)
 
 
@@ -54,6 +54,7 @@ class _Late:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         del path, target
-        if name in _LIBRARIES and PathFinder.find_spec(name) is not None:
+        is_watched = name in _LIBRARIES or name in drivers.DRIVERS
+        if is_watched and PathFinder.find_spec(name) is not None:
             self._watch.tell(Note("imports", name))
             os._exit(IMPORTS)

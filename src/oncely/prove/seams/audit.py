@@ -5,15 +5,35 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
 from oncely.prove.copies import Copies
-from oncely.prove.seams.files import of_the_user
+from oncely.prove.seams.drivers import driver_in
+from oncely.prove.seams.files import is_of_a_proof, of_the_user, path_of
 from oncely.prove.watch import Watch, known, users_line
 
 _PROCESSES: Final = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec")
+_FORKS: Final = ("os.fork", "os.forkpty")
+_CONNECTS: Final = ("socket.connect", "socket.sendto", "socket.sendmsg")
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_CHANGES: Final = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate")
+_CHANGES: Final[dict[str, tuple[tuple[int, int | None], ...]]] = {
+    "os.remove": ((0, 1),),
+    "os.rmdir": ((0, 1),),
+    "os.mkdir": ((0, 2),),
+    "os.rename": ((0, 2), (1, 3)),
+    "os.link": ((0, 2), (1, 3)),
+    "os.symlink": ((1, 2),),
+    "os.truncate": ((0, None),),
+    "os.chmod": ((0, 2),),
+    "os.chown": ((0, 3),),
+    "os.utime": ((0, 3),),
+    "os.setxattr": ((0, None),),
+    "os.removexattr": ((0, None),),
+    "shutil.rmtree": ((0, 1),),
+}
+"""Where the arguments of an event have the paths that it changes, and the folders that these are
+relative to."""
 
 
 def install(watch: Watch, copies: Copies) -> None:
@@ -22,31 +42,48 @@ def install(watch: Watch, copies: Copies) -> None:
             return
         if event in _PROCESSES:
             _tell_process(watch, event, args)
-        elif event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
-            address = args[1] if len(args) > 1 else None
-            if address is not None and not _of_http() and users_line(sys._getframe(1)) is not None:
-                if isinstance(address, tuple) and not watch.hosts.may_be_called(str(address[0])):
-                    watch.refuse(
-                        f"the handler connects to {_address(address)}, which is not on this "
-                        "machine: what it does there would be done for real, many times. Let it "
-                        "connect to a stand-in, or name the host in allow_hosts=[…]"
-                    )
-                watch.note(
-                    "unobserved",
-                    f"a connection to {_address(address)} through no library that is known here",
-                )
-                watch.pass_by("process", f"connect to {_address(address)}")
+        elif event in _FORKS:
+            watch.note("process", event)
+            watch.note(
+                "unobserved", "a process that the handler forks: what it does cannot be seen"
+            )
+        elif event in _CONNECTS:
+            _tell_connect(watch, args)
         elif event == "open":
             _tell_open(watch, copies, args)
-        elif event in _CHANGES and _is_path(args[0]) and of_the_user(args[0]):
+        elif event in _CHANGES:
             _tell_change(watch, copies, event, args)
 
     sys.addaudithook(hook)
 
 
+def _tell_connect(watch: Watch, args: Any) -> None:
+    address = args[1] if len(args) > 1 else None
+    if address is None or _of_http():
+        return
+    driver = driver_in(sys._getframe(2))
+    if driver is not None:
+        watch.refuse(driver)
+    if users_line(sys._getframe(2)) is None:
+        return
+    if isinstance(address, tuple) and not watch.hosts.may_be_called(str(address[0])):
+        watch.refuse(
+            f"the handler connects to {_address(address)}, which is not on this "
+            "machine: what it does there would be done for real, many times. Let it "
+            "connect to a stand-in, or name the host in allow_hosts=[…]"
+        )
+    if _address(address) not in watch.hosts.accepted:
+        watch.note(
+            "unobserved",
+            f"a connection to {_address(address)} through no library that is known here; if that "
+            f"does no harm: accept=[{_address(address)!r}]",
+        )
+    watch.pass_by("process", f"connect to {_address(address)}")
+
+
 def _of_http() -> bool:
     """Whether it is http.client, or what is built on it, that connects: its requests are told."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(3)
     while frame.f_back is not None:
         if frame.f_globals.get("__name__") == "http.client":
             return True
@@ -57,31 +94,45 @@ def _of_http() -> bool:
 def _tell_process(watch: Watch, event: str, args: Any) -> None:
     told = args[1] if event == "subprocess.Popen" and args[1] else args[0]
     if isinstance(told, list | tuple):
-        told = " ".join(map(str, told))
-    watch.note("unobserved", f"the process {told!s:.80}: what it does cannot be seen from here")
+        told = " ".join(map(os.fsdecode, told))
+    program = os.path.basename(os.fsdecode(told).split(" ")[0])
+    if program not in watch.hosts.accepted:
+        watch.refuse(
+            f"the handler runs {told!s:.80}: what that does would be done for real, many times, "
+            f"and cannot be seen. If it does no harm: accept=[{program!r}]"
+        )
+    watch.note("process", str(told))
     watch.pass_by("process", f"run {told!s:.60}")
 
 
 def _tell_open(watch: Watch, copies: Copies, args: Any) -> None:
     path, _, flags = args
     writes = isinstance(flags, int) and flags & _WRITES
-    if not writes or not isinstance(path, str | bytes) or not of_the_user(path):
+    if not writes or not isinstance(path, str | bytes) or is_of_a_proof(path):
         return
-    copies.save(os.path.abspath(os.fsdecode(path)))
-    watch.note("unobserved", f"the file {os.fsdecode(path)}: only that it was opened was seen")
-    watch.pass_by("file", f"open {os.fsdecode(path)} to write")
+    copies.files.save_content(os.fsdecode(path))
+    if of_the_user(path):
+        watch.note("unobserved", f"the file {os.fsdecode(path)}: only that it was opened was seen")
+        watch.pass_by("file", f"open {os.fsdecode(path)} to write")
 
 
 def _tell_change(watch: Watch, copies: Copies, event: str, args: Any) -> None:
-    paths = [arg for arg in args[:2] if _is_path(arg)]
+    """Saved in any case, also in a thread that has no line of the user's."""
+    paths = list(_changed(event, args))
     for path in paths:
-        copies.save(os.path.abspath(os.fsdecode(path)))
-    told = " ".join(os.fsdecode(path) for path in paths)
-    watch.pass_by("file", f"{event.removeprefix('os.')} {told}")
+        if event in ("os.rename", "shutil.rmtree"):
+            copies.files.save_tree(path)
+        else:
+            copies.files.save_content(path)
+    if paths and of_the_user(paths[0]):
+        watch.pass_by("file", f"{event.partition('.')[2]} {' '.join(paths)}")
 
 
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str | bytes | os.PathLike)
+def _changed(event: str, args: Any) -> Iterator[str]:
+    for at, folder_at in _CHANGES[event]:
+        path = path_of(args[at], -1 if folder_at is None else args[folder_at])
+        if path is not None and not is_of_a_proof(path):
+            yield path
 
 
 def _address(address: Any) -> str:

@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any, Final
 
+from oncely.prove.seams import drivers
+
 _FUNCTIONS: Final[tuple[Any, ...]] = (sqlite3.connect, builtins.open, time.time, time.time_ns)
 
 
@@ -16,7 +18,7 @@ class Everywhere:
 
     def __init__(self) -> None:
         self._places: list[tuple[dict[str, Any], str, Any]] = []
-        wanted = {id(each): each for each in _FUNCTIONS}
+        wanted = {id(each): each for each in (*_FUNCTIONS, *drivers.entries())}
         for module in list(sys.modules.values()):
             names = getattr(module, "__dict__", None)
             if isinstance(names, dict) and names is not globals():

@@ -33,13 +33,13 @@ def install(watch: Watch, _: Copies) -> None:
 def _meet(watch: Watch, method: str, host: str, path: str) -> Action | None:
     judged = host in watch.hosts.judged
     reading = method.upper() in _READS
-    if not judged and not reading:
-        if not watch.hosts.may_be_called(host.rpartition(":")[0].strip("[]")):
-            watch.refuse(
-                f"the handler sends {method} to {host}, which is not on this machine: it would be "
-                "done there for real, many times. Let it send to a Downstream, or name the host in "
-                "allow_hosts=[…]"
-            )
+    if not judged and not watch.hosts.may_be_called(host.rpartition(":")[0].strip("[]")):
+        watch.refuse(
+            f"the handler sends {method} to {host}, which is not on this machine: it would be "
+            "done there for real, many times. Let it send to a Downstream, or name the host in "
+            "allow_hosts=[…]"
+        )
+    if not judged and not reading and host not in watch.hosts.accepted:
         watch.note(
             "unobserved",
             f"{method} http://{host}{path}: its other side is not in world=, so what it did there "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote, unquote
 from weakref import WeakSet
@@ -23,6 +24,7 @@ from oncely.store.sqlite.transaction import HandlerConnection
 
 _OF_THE_STORE: Final = "oncely.store.sqlite.engine"
 _QUIET: Final = re.compile(r"\s*(--|pragma\b|explain\b|attach\b|detach\b)", re.IGNORECASE)
+_IN_MEMORY: Final = re.compile(r"|:memory:|file:.*mode=memory.*")
 
 
 def install(watch: Watch, copies: Copies) -> None:
@@ -40,6 +42,7 @@ def install(watch: Watch, copies: Copies) -> None:
             session = _Session(watch)
             sessions.add(session)
             connection.set_trace_callback(session.trace)
+            connection.set_authorizer(_allow(watch))
         return connection
 
     def hook(event: str, args: Any) -> None:
@@ -77,6 +80,20 @@ class _Session:
             inside=begins or (self.in_transaction and not ends),
         )
         self.in_transaction = begins or (self.in_transaction and not ends)
+
+
+def _allow(watch: Watch) -> Callable[..., int]:
+    def allow(action: int, file: str | None, *_: str | None) -> int:
+        """`ATTACH` and `VACUUM INTO` name their file themselves, and no copy can stand for it."""
+        if action == sqlite3.SQLITE_ATTACH and (file is None or not _IN_MEMORY.fullmatch(file)):
+            watch.refuse(
+                f"the handler attaches {file or 'a database'} to a connection, or copies into it: "
+                "it would write to that file itself, and no copy can stand for it. Open the file "
+                "by `sqlite3.connect`"
+            )
+        return sqlite3.SQLITE_OK
+
+    return allow
 
 
 def _redirected(database: Any, copies: Copies, *, uri: bool) -> Any:

@@ -36,6 +36,23 @@ def prove(
     by_line: Annotated[
         bool, Parameter(negative="", help="Every line of yours is a boundary too.")
     ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        Parameter(
+            metavar="HOST",
+            negative="",
+            help="Another machine that the handler may call, for real. Can be repeated.",
+        ),
+    ] = None,
+    accept: Annotated[
+        list[str] | None,
+        Parameter(
+            metavar="NAME",
+            negative="",
+            help="A program (git) or a service of this machine (127.0.0.1:8125) that may do what "
+            "cannot be seen. Can be repeated.",
+        ),
+    ] = None,
     schedule: Annotated[
         str | None,
         Parameter(metavar="WORD", help="Only this one, as a report names it: crash@5."),
@@ -62,6 +79,8 @@ def prove(
         world=world,
         budget_seconds=budget,
         by_line=by_line,
+        allow_hosts=allow_host or [],
+        accept=accept or [],
         schedule=schedule,
         html=html,
         url=options.url,

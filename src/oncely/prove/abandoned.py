@@ -1,0 +1,99 @@
+"""Proofs whose process was killed: what they have touched is put back by the next proof.
+
+Each proof has a folder, in which everything is recorded before it is touched, and holds a lock on a
+file of it for as long as it lives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from oncely.prove import processes, redis_keys
+from oncely.prove.saved_files import SavedFiles
+
+FOLDER: Final = "oncely-prove-"
+"""How the name of the folder of a proof begins."""
+PARTS: Final = ("first", "now", "files", "databases", "redis")
+_LOCK: Final = "lock"
+
+
+class CopiedDatabase(msgspec.Struct, frozen=True):
+    """Copies on a PostgreSQL server, and how to reach it."""
+
+    conninfo: str
+    names: list[str]
+
+    def record(self, folder: Path) -> None:
+        (folder / "databases" / f"{self.names[0]}.json").write_bytes(msgspec.json.encode(self))
+
+
+def make_folder(place: Path | None) -> tuple[Path, int]:
+    """The folder of a new proof, and the descriptor that holds its lock."""
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=place))
+    for name in PARTS:
+        (folder / name).mkdir()
+    (folder / "alive").touch()
+    lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return folder, lock
+
+
+def put_back(places: Iterable[Path]) -> None:
+    """What the proofs have left whose process is gone."""
+    for folder in _folders(places):
+        with _locked(folder) as is_abandoned:
+            if is_abandoned:
+                processes.end_all(folder)
+                SavedFiles(folder / "files", folder).restore()
+                redis_keys.restore_from(folder / "redis")
+                _drop_databases(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folders(places: Iterable[Path]) -> Iterator[Path]:
+    for place in {*places}:
+        for folder in place.glob(f"{FOLDER}*"):
+            with suppress(OSError):
+                if folder.stat().st_uid == os.geteuid() and (folder / _LOCK).exists():
+                    yield folder
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Whether nobody else has the lock."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield folder.is_dir()
+    finally:
+        os.close(lock)
+
+
+def _drop_databases(folder: Path) -> None:
+    for record in (folder / "databases").glob("*.json"):
+        import psycopg
+
+        copied = msgspec.json.decode(record.read_bytes(), type=CopiedDatabase)
+        with (
+            suppress(psycopg.Error),
+            psycopg.connect(copied.conninfo, autocommit=True) as server,
+        ):
+            for name in copied.names:
+                server.execute(f'drop database if exists "{name}" with (force)'.encode())
