@@ -244,7 +244,7 @@ def blocks_touched(app: Oncely, bounds: str) -> int:
     (prepared,) = app._engine.library.get("claim", "%({name})s")
     params = {
         "queue": "default", "worker": "w", "nonce": 1, "lease_us": 1, "limit": 10, "started": 10,
-        "pushes": False, "apart": False, "bounds": bounds,
+        "pushes": False, "apart": False, "bounds": bounds, "payload_limit": None,
     }  # fmt: skip
     with psycopg.connect(app.url) as connection:
         explained = f"explain (analyze, buffers, format json) {prepared.text}"

@@ -82,7 +82,7 @@ PARAMS: dict[str, Any] = {
     "outcome": "same", "recognised": 1, "repeated": 1, "execution_id": "x", "found": "{}",
     "stopped": False, "first": "g:", "second": "g:", "plain": True, "rest": "", "most": 2,
     "is_checked": False, "store": None, "kinds_limit": 1_000, "other": "(other)",
-    "place": "x", "window_us": 1,
+    "place": "x", "window_us": 1, "payload_limit": None,
 }  # fmt: skip
 SMALL = {
     "lease",
@@ -166,7 +166,7 @@ HOT = [
     "push_overdue", "push_previous", "push_secrets_set", "push_set", "push_targets", "token_any",
     "token_end",
     "token_make", "token_revoke", "tokens_list", "look_brief", "look_sizes", "reach_any",
-    "reach_resting",
+    "payloads", "reach_resting",
     "find_key", "audit_write", "audit_list", "audit_of", "audit_prune", "dead_newest", "dead_after",
     "dead_effects", "session_end", "session_look", "session_make", "session_prune", "session_see",
     "user_make", "user_remove", "user_set", "users_list", "drill_keep", "drill_may", "drill_set",

@@ -38,6 +38,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     queue: str
     group_key: str | None
     payload: str
+    """JSON. Empty where the claim had a `payload_limit` and this is larger."""
     attempts: int
     crashes: int
     defers: int
@@ -92,9 +93,11 @@ def claim(
     started: int | None = None,
     pushes: bool = False,
     apart: bool = False,
+    payload_limit: int | None = None,
 ) -> Plan[list[Claimed]]:
     """Due jobs without a group from a queue without limits, in order. The first `started` of them
-    (all, if not said) are begun. Those of a queue with a push target are for who `pushes`."""
+    (all, if not said) are begun. Those of a queue with a push target are for who `pushes`. Payloads
+    of more bytes than `payload_limit` are not read."""
     rows = yield claim_statement(
         queue,
         worker=worker,
@@ -104,6 +107,7 @@ def claim(
         started=limit if started is None else started,
         pushes=pushes,
         apart=apart,
+        payload_limit=payload_limit,
     )
     return claimed_rows(rows)
 
@@ -119,6 +123,7 @@ def claim_statement(
     bounds: Mapping[int, int] = NO_BOUNDS,
     pushes: bool = False,
     apart: bool = False,
+    payload_limit: int | None = None,
 ) -> Statement:
     return Statement(
         "claim",
@@ -131,14 +136,25 @@ def claim_statement(
             "started": started,
             "pushes": pushes,
             "apart": apart,
+            "payload_limit": payload_limit,
             "bounds": msgspec.json.encode(dict(bounds)).decode(),
         },
     )
 
 
-def claimed_before(worker: str, nonce: int) -> Plan[list[Claimed]]:
+def claimed_before(
+    worker: str, nonce: int, *, payload_limit: int | None = None
+) -> Plan[list[Claimed]]:
     """What an exchange has claimed whose answer was lost."""
-    rows = yield Statement("claimed", {"worker": worker, "nonce": nonce, "beyond": nonce + QUEUES})
+    rows = yield Statement(
+        "claimed",
+        {
+            "worker": worker,
+            "nonce": nonce,
+            "beyond": nonce + QUEUES,
+            "payload_limit": payload_limit,
+        },
+    )
     return claimed_rows(rows)
 
 

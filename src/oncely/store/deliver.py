@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final, Literal, assert_never, cast
 
 import msgspec
@@ -13,6 +15,7 @@ from oncely.model.transition import State
 from oncely.store.claim import QUEUES, Claimed, Fence, claim, claimed_before
 from oncely.store.effects import Renamed, hold_for
 from oncely.store.lanes import Claim, Outlook, claim_shared
+from oncely.store.limits import give_back, limit_names
 from oncely.store.plan import Plan, Statement, document
 from oncely.store.story import REPEATS
 from oncely.store.swap import Completed, fences, settle_whole
@@ -212,22 +215,26 @@ def exchange(
     pushes: bool = False,
     apart: bool = False,
     bounds: Callable[[str], Mapping[tuple[int, str], int]] = lambda _: {},
+    limit_bytes: int | None = None,
 ) -> Plan[Exchanged]:
     """Settle the leases that are `over` and what else is done, and claim up to `limit` jobs where
     the outlook says that some are due, in one transaction. The first `begun` of them (all, if not
-    said) begin at once; `apart`: each has a lease of its own; `bounds` of a queue: see Claim."""
+    said) begin at once; `apart`: each has a lease of its own; `bounds` of a queue: see Claim.
+    The payloads of all jobs have about `limit_bytes` at most; jobs beyond that are handed back."""
     if over:
         given_back = set() if again else fences((yield settle_whole(over)))
         kept = [lease for lease in over if lease[0].claimed.fence not in given_back]
         done = [*done, *(completed(end) for lease in kept for end in lease)]
     refused = (yield from settle(done, again=again)) if done else []
     claimed: list[Claimed] = []
+    payload_limit = limit_bytes // limit if limit_bytes is not None and limit else None
     if limit and again:
-        claimed = yield from claimed_before(worker, nonce)
+        claimed = yield from claimed_before(worker, nonce, payload_limit=payload_limit)
     if limit and not claimed:
         names = sorted(outlook.due)
         first = nonce % len(names) if names else 0
         wanted = Claim("", worker, nonce, _microseconds(lease_seconds), limit, begun, apart)
+        wanted = msgspec.structs.replace(wanted, payload_limit=payload_limit)
         for n, queue in enumerate([*names[first:], *names[:first]][:QUEUES]):
             if len(claimed) == limit:
                 break
@@ -245,8 +252,55 @@ def exchange(
                     started=left.begun,
                     pushes=pushes,
                     apart=apart,
+                    payload_limit=payload_limit,
                 )
+    if limit_bytes is not None:
+        # What was claimed before did fit, in whatever order it comes back.
+        claimed = yield from _within_bytes(claimed, limit_bytes * (2 if again else 1))
     return Exchanged(refused, claimed)
+
+
+def _within_bytes(claimed: list[Claimed], limit_bytes: int) -> Plan[list[Claimed]]:
+    """The jobs of a claim with a `payload_limit`, up to the one whose payload goes beyond
+    `limit_bytes`, and all their payloads. The others are handed back untried. Of each queue the
+    highest priority is kept first, and then the job that has waited longest: in the order of the
+    claim the same groups would always come last."""
+    if all(job.payload for job in claimed):
+        return claimed
+    sizes: dict[str, int] = dict((yield document("look_sizes", _ids(claimed))))
+    queues = list(dict.fromkeys(job.queue for job in claimed))
+    kept: set[str] = set()
+    total = 0
+    for job in sorted(
+        claimed, key=lambda job: (queues.index(job.queue), -job.priority, -job.waited_seconds)
+    ):
+        if total < limit_bytes:
+            kept.add(job.job_id)
+            total += sizes[job.job_id]
+    beyond = [job for job in claimed if job.job_id not in kept]
+    if beyond:
+        yield from settle([handed_back(job, tried=False) for job in beyond])
+        yield from give_back(
+            Counter(name for job in beyond for name in limit_names(job.queue, job.group_key))
+        )
+    unread = [job for job in claimed if job.job_id in kept and not job.payload]
+    payloads: dict[str, str] = dict((yield document("payloads", _ids(unread))))
+    of = Counter(job.fence for job in claimed if job.job_id in kept)
+    places = {fence: count() for fence in of}
+    return [
+        msgspec.structs.replace(
+            job,
+            payload=job.payload or payloads[job.job_id],
+            place=next(places[job.fence]),
+            of=of[job.fence],
+        )
+        for job in claimed
+        if job.job_id in kept
+    ]
+
+
+def _ids(jobs: Iterable[Claimed]) -> list[dict[str, str]]:
+    return [{"id": job.job_id} for job in jobs]
 
 
 def settlement(claimed: Claimed, verdict: Verdict) -> Settlement:

@@ -18,7 +18,7 @@ from oncely.store import requests
 from oncely.store.claim import Claimed, Fence, claim, claimed_before
 from oncely.store.deliver import Settlement, settle
 from oncely.store.lanes import Claim, Outlook, claim_shared, survey
-from oncely.store.limits import Named, hold
+from oncely.store.limits import hold, limit_names
 from oncely.store.plan import Plan, Statement, document
 from oncely.store.requests import Mark
 
@@ -29,6 +29,8 @@ ENDS: Final[dict[Verb, tuple[str, ...]]] = {
     "defer": ("deferred", "failed"),
 }
 """What each verb can leave behind: a repeat of it finds one of these."""
+CLAIM_BYTES = 16 * 1024 * 1024
+"""The answer to a claim over HTTP ends at about that size, however many jobs were asked for."""
 _KEEP_US: Final = 86_400 * 1_000_000
 _ID: Final = re.compile(
     r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.([1-9][0-9]{0,17})\.([0-7]?[0-9a-f]{1,15})"
@@ -107,8 +109,10 @@ def claim_once(wanted: Wanted, *, again: bool = False) -> Plan[Handed]:
 
 
 def _one_by_one(wanted: Wanted, outlook: Outlook) -> Plan[list[Claimed]]:
+    """Up to the one whose payload goes beyond CLAIM_BYTES."""
     jobs: list[Claimed] = []
-    while wanted.queue in outlook.due and len(jobs) < wanted.limit:
+    size = 0
+    while wanted.queue in outlook.due and len(jobs) < wanted.limit and size < CLAIM_BYTES:
         nonce = wanted.nonce + len(jobs)
         if wanted.queue in outlook.shared:
             lease_us = round(wanted.lease_seconds * 1_000_000)
@@ -125,6 +129,7 @@ def _one_by_one(wanted: Wanted, outlook: Outlook) -> Plan[list[Claimed]]:
         if not got:
             break
         jobs += got
+        size += len(got[0].payload.encode())
     return jobs
 
 
@@ -164,13 +169,10 @@ def keep(one: Execution, lease_seconds: float) -> Plan[int]:
 
 
 def _has_room(job: Claimed) -> Plan[bool]:
-    names: list[Named] = [("queue", job.queue)]
-    if job.group_key is not None:
-        names.append(("group", job.group_key))
     # It was begun before, so neither a pause nor a rate is in its way.
     return all(
         limit.held and (limit.concurrency is None or limit.running < limit.concurrency)
-        for limit in (yield from hold(names)).values()
+        for limit in (yield from hold(limit_names(job.queue, job.group_key))).values()
     )
 
 

@@ -39,6 +39,8 @@ class Claim(msgspec.Struct, frozen=True):
     bounds: Mapping[tuple[int, str], int] = {}
     """For a priority and a lane, how many microseconds ago the first of its jobs can have been
     due."""
+    payload_limit: int | None = None
+    """Payloads of more bytes are not read."""
     since: int = 0
     """Its leases up to this epoch are known."""
 
@@ -244,6 +246,7 @@ def _claim_lanes(
         since=claim.since,
         started=claim.limit if claim.begun is None else claim.begun,
         apart=claim.apart,
+        payload_limit=claim.payload_limit,
         worker=claim.worker,
         nonce=claim.nonce,
         lease_us=claim.lease_us,

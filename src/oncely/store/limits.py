@@ -202,5 +202,18 @@ def spend(limits: Mapping[Named, Limit]) -> Plan[None]:
         yield document("limits_spend", spent)
 
 
+def give_back(jobs: Mapping[Named, int]) -> Plan[None]:
+    """Number of jobs that were claimed under each limit in this transaction and do not run: their
+    rates get it back."""
+    known = yield from hold(jobs)
+    yield from spend({name: limit.taken(-jobs[name]) for name, limit in known.items()})
+
+
+def limit_names(queue: str, group_key: str | None) -> list[Named]:
+    """The limits that a job of that queue and group may be under."""
+    names: list[Named] = [("queue", queue)]
+    return names if group_key is None else [*names, ("group", group_key)]
+
+
 def _rate(count: int | None, seconds: float | None) -> Rate | None:
     return None if count is None or seconds is None else (count, seconds)

@@ -99,6 +99,15 @@ def test_kinds_without_a_handler_are_shown(sqlite_url: str) -> None:
         assert "No handler 3 jobs wait for a worker that knows a , b:c" in plain(page(client, "/"))
 
 
+def test_of_many_kinds_without_a_handler_five_are_named(sqlite_url: str) -> None:
+    with Oncely(sqlite_url) as app, in_thread(app) as url, Client(f"{url}/dashboard") as client:
+        app.enqueue_many(NewJob(f"k{n}") for n in range(8))
+        app.drain()
+        shown = plain(page(client, "/"))
+    [card] = re.findall(r"No handler 8 jobs wait for a worker that knows (.*?) and 3 more ", shown)
+    assert card.count("k") == 5
+
+
 def test_a_span_that_is_not_there_is_a_page_that_helps(client: Client) -> None:
     for path in ("/", "/doors"):
         answer = client.get(f"{path}?last=<b>")

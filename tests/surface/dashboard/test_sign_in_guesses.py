@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from oncely import Oncely
+from oncely.store import sign_in_guesses
+from oncely.store.sign_in_guesses import Place
 from oncely.surface.http.service import Settings
 from oncely.surface.http.trusted_proxies import networks
 from tests.engine.steps import sql
@@ -125,6 +128,36 @@ def test_behind_a_trusted_proxy_each_client_is_counted_by_its_own_address(
             assert sign_in(WRONG, f"192.0.2.{n}", "203.0.113.5", "10.1.2.3") == 401
         assert sign_in(PASSWORD, "203.0.113.5") == 429
         assert sign_in(PASSWORD, "203.0.113.6", "10.1.2.3") == 303
+
+
+def test_an_account_takes_50_guesses_from_all_addresses_together(app: Oncely) -> None:
+    app.create_user("ada", PASSWORD, role="operator")
+    app.create_user("ron", PASSWORD, role="reader")
+    settings = Settings(trusted_proxies=networks(["127.0.0.1"]))
+    with in_thread(app, settings) as url, Site(url, app) as site:
+        addresses = (f"203.0.113.{n}" for n in range(256))
+
+        def sign_in(name: str, password: str, device: str = "") -> httpx2.Response:
+            site.cookies.clear()
+            headers = {
+                "x-forwarded-for": next(addresses),
+                "cookie": f"oncely_device={device}",
+            }
+            return site.post("/sign-in", data={"name": name, "password": password}, headers=headers)
+
+        device = sign_in("ada", PASSWORD).cookies["oncely_device"]
+        for _ in range(2):
+            assert sign_in("ada", WRONG).status_code == 401
+        [(account,)] = sql(app, "select place from oncely.sign_in_guess where guesses = 2")
+        for _ in range(47):  # as the page does it, without the time that a password takes
+            app._engine.run(lambda _: sign_in_guesses.reserve([Place(account, 50)]), "transaction")
+        assert sign_in("ada", WRONG).status_code == 401, "the 50th"
+        for _ in range(2):
+            locked = sign_in("ada", PASSWORD)
+            assert locked.status_code == 429
+            assert "too many wrong passwords" in locked.text
+        assert sign_in("ron", PASSWORD).status_code == 303
+        assert sign_in("ada", PASSWORD, device).status_code == 303
 
 
 @pytest.mark.parametrize("trusted", [True, False])

@@ -105,16 +105,24 @@ def test_a_server_that_loses_the_body_of_an_upgrade_runs_nothing(app: Oncely) ->
     assert payloads(app) == []
 
 
-@pytest.mark.parametrize("name", [b"authorization: Bearer x", b"idempotency-key: trailed"])
-def test_a_trailer_is_no_header(app: Oncely, url: str, name: bytes) -> None:
+def with_trailer(trailer: bytes) -> bytes:
     more = b"transfer-encoding: chunked\r\nconnection: close\r\n"
     head = b"POST %s HTTP/1.1\r\n%s%s%s\r\n" % (JOBS, HOST, JSON, more)
-    answer = raw(
-        url, head + b"e\r\n" + b'{"payload": 1}' + b"\r\n0\r\n%s\r\n\r\n" % name, hold=True
-    )
-    assert statuses(answer) == [201]
+    return head + b"e\r\n" + b'{"payload": 1}' + b"\r\n0\r\n%s\r\n\r\n" % trailer
+
+
+def test_a_trailer_is_no_header(app: Oncely, url: str) -> None:
+    assert statuses(raw(url, with_trailer(b"idempotency-key: trailed"), hold=True)) == [201]
     [job] = app.jobs()
     assert job.idempotency_key is None
+
+
+def test_a_key_in_a_trailer_is_none(app: Oncely) -> None:
+    key = app.create_token(["publish"]).key.encode()
+    with as_served(app) as url:
+        answer = raw(url, with_trailer(b"authorization: Bearer %s" % key), hold=True)
+    assert statuses(answer) == [401]
+    assert payloads(app) == []
 
 
 @pytest.mark.parametrize(
@@ -232,8 +240,8 @@ def test_who_does_not_read_an_answer_is_let_go(
             wire.sendall(b"GET /v1/jobs?limit=8 HTTP/1.1\r\n%s\r\n" % HOST)
 
             def is_cut() -> bool:
-                try:
-                    wire.sendall(b"G")
+                try:  # an empty line, which a server that still listens passes over
+                    wire.sendall(b"\r\n")
                 except OSError:
                     return True
                 return False

@@ -1,7 +1,9 @@
 """A store without users and tokens is open to this machine only, wherever the app is mounted."""
 
 import asyncio
+import re
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 
 import httpx2
@@ -10,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.testclient import TestClient
 
 from oncely import Oncely
 from oncely.dashboard import Dashboard
@@ -85,6 +88,24 @@ async def test_open_to_everyone_is_said_explicitly(
     assert (await post(site, path, ("127.0.0.1", 1), {"via": "1.1 x"})).status_code == done
     named = {"host": "shop.example", "origin": "http://shop.example"}
     assert (await post(site, path, STRANGER, named)).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("mount", "path"),
+    [(api_under_fastapi, "/jobs/v1/queues"), (dashboard_in_own_app, "/jobs/queues")],
+)
+def test_the_refusal_says_how_a_test_client_gets_in(
+    app: Oncely, mount: Callable[..., ASGIApp], path: str
+) -> None:
+    site = mount(app)
+    with TestClient(site) as client:
+        refused = client.get(path)
+    assert refused.status_code == 403
+    text = refused.json()["detail"] if "v1" in path else unescape(refused.text)
+    [options] = re.findall(r"TestClient\(app, (.*?)\)\.", text)
+    assert options == 'base_url="http://127.0.0.1", client=("127.0.0.1", 50000)'
+    with TestClient(site, base_url="http://127.0.0.1", client=("127.0.0.1", 50000)) as client:
+        assert client.get(path).status_code == 200
 
 
 @pytest.mark.anyio

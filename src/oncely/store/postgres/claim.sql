@@ -3,6 +3,7 @@
 -- nothing. Of a queue with limits nothing is taken: that needs more than one statement.
 -- `bounds` says for a level how long ago the first of its jobs was due, in microseconds: before that
 -- are only the dead entries of jobs that were claimed, and a step over each of them costs.
+-- A payload of more bytes than `payload_limit`, if there is one, is left out.
 -- `apart`: a lease for each, so that transactions which end their jobs do not wait for each other.
 with recursive bound as materialized (
     select b.key::integer as priority,
@@ -58,8 +59,10 @@ held as (
     group by c.now, case when :apart then t.id end
     returning epoch, nonce, claimed_at, ids[1] as first
 )
-select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.group_key, j.payload::text, t.attempts,
-    t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
+select t.id::text, h.epoch, h.nonce, j.kind, j.queue, j.group_key,
+    case when cast(:payload_limit as bigint) is null
+        or octet_length(j.payload::text) <= :payload_limit then j.payload::text else '' end,
+    t.attempts, t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
     case when t.defers > 0 then coalesce(date_part('epoch', h.claimed_at - (
         select e.first_deferred_at from oncely.execution e
         where e.job_id = t.id order by e.epoch desc limit 1

@@ -1,6 +1,7 @@
 -- Take due jobs of one level, from each of these lanes up to its quota. Those of each limited group
 -- have a lease of their own, by which they are counted; all others share one, with the label `rest`.
--- The first `started` of them begin at once. `apart`: a lease for each.
+-- The first `started` of them begin at once. `apart`: a lease for each. A payload of more bytes than
+-- `payload_limit`, if there is one, is left out.
 -- Before `ago_us` are only the dead entries of jobs that were claimed, and a step over each of them
 -- costs.
 -- `is_checked`: the limits are held, and the quotas within them. Otherwise that is seen to here.
@@ -88,7 +89,9 @@ held as (
         l.now + :lease_us * interval '1 microsecond'
     from lease l
 )
-select t.id::text, t.epoch, cast(:nonce as bigint), j.kind, j.queue, j.group_key, j.payload::text,
+select t.id::text, t.epoch, cast(:nonce as bigint), j.kind, j.queue, j.group_key,
+    case when cast(:payload_limit as bigint) is null
+        or octet_length(j.payload::text) <= :payload_limit then j.payload::text else '' end,
     t.attempts, t.crashes, t.defers, j.max_attempts, j.timeout_seconds,
     case when t.defers > 0 then coalesce(date_part('epoch', t.now - (
         select e.first_deferred_at from oncely.execution e

@@ -4,6 +4,7 @@
 -- likelihood says that levels are few, or SQLite reads all that waits into a Bloom filter once
 -- somebody has run ANALYZE. Of a queue with limits nothing is taken: that needs more than one
 -- operation.
+-- A payload of more bytes than `payload_limit`, if there is one, is left out.
 -- Where nothing was due, last_insert_rowid() is an older lease's: changes() tells.
 insert into oncely_lease (nonce, worker, queue, ids, started, claimed_at, expires_at)
 with recursive level (priority) as (
@@ -38,8 +39,10 @@ where (queue, priority, lane, due_at, id) in (
     where l.epoch = last_insert_rowid() and l.nonce = :nonce and changes() > 0
 );
 
-select j.id, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload, coalesce(x.attempts, 0),
-    coalesce(x.crashes, 0), coalesce(x.defers, 0),
+select j.id, l.epoch, l.nonce, j.kind, j.queue, j.group_key,
+    case when :payload_limit is null or length(cast(j.payload as blob)) <= :payload_limit
+        then j.payload else '' end,
+    coalesce(x.attempts, 0), coalesce(x.crashes, 0), coalesce(x.defers, 0),
     j.max_attempts, j.timeout_seconds, coalesce((l.claimed_at - x.first_deferred_at) / 1e6, 0.0), q.retry,
     q.timeout_seconds, (l.claimed_at - coalesce(x.due_at, j.due_at)) / 1e6,
     j.unique_key is not null, j.priority, j.traceparent, coalesce(x.hand_backs, 0)

@@ -1,6 +1,7 @@
 -- Take due jobs of one level, from each of these lanes up to its quota. Those of each limited group
 -- have a lease of their own, by which they are counted; all others share one, with the label `rest`.
--- The first `started` of them begin at once. `quota` is the highest of all, for a limit can name no
+-- The first `started` of them begin at once. A payload of more bytes than `payload_limit`, if there
+-- is one, is left out. `quota` is the highest of all, for a limit can name no
 -- column. The leases that were made, at most so many as `most` says, are the newest, those under
 -- this number after the epoch `since`.
 insert into oncely_lease (nonce, worker, queue, group_key, ids, started, claimed_at, expires_at)
@@ -64,8 +65,10 @@ where (queue, priority, lane, due_at, id) in (
         and l.epoch > :since and l.nonce = :nonce
 );
 
-select j.id, l.epoch, l.nonce, j.kind, j.queue, j.group_key, j.payload, coalesce(x.attempts, 0),
-    coalesce(x.crashes, 0), coalesce(x.defers, 0),
+select j.id, l.epoch, l.nonce, j.kind, j.queue, j.group_key,
+    case when :payload_limit is null or length(cast(j.payload as blob)) <= :payload_limit
+        then j.payload else '' end,
+    coalesce(x.attempts, 0), coalesce(x.crashes, 0), coalesce(x.defers, 0),
     j.max_attempts, j.timeout_seconds, coalesce((l.claimed_at - x.first_deferred_at) / 1e6, 0.0), q.retry,
     q.timeout_seconds, (l.claimed_at - coalesce(x.due_at, j.due_at)) / 1e6,
     j.unique_key is not null, j.priority, j.traceparent, coalesce(x.hand_backs, 0)

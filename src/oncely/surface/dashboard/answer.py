@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from oncely.surface.dashboard.site import Site
 
 _SAID: Final = "oncely_said"
-_BODY_IS_LEFT: Final = (408, 413)
-"""Statuses of requests whose body was not read to its end: nothing more is read after them."""
+_UNREAD_BODY_STATUSES: Final = (408, 413)
+"""Statuses of requests whose body was not read to its end. The connection is closed after them."""
 _GUARDS: Final = (
     (
         b"content-security-policy",
@@ -84,7 +84,7 @@ class Answer:
         exchange = self._scope.get("oncely.exchange")
         if exchange is not None:
             exchange.status = status
-        if status in _BODY_IS_LEFT:
+        if status in _UNREAD_BODY_STATUSES:
             headers = [*headers, (b"connection", b"close")]
         await self._send(
             {"type": "http.response.start", "status": status, "headers": [*headers, *_GUARDS]}

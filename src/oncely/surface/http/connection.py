@@ -40,8 +40,9 @@ _UPGRADE: Final = re.compile(rb"\r\nupgrade[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*
 
 
 class Connection(HttpToolsProtocol):
-    _is_one_too_many = False
-    """Its first request is read, or its client might not see the answer."""
+    _is_over_limit = False
+    """The server has more connections than its limit. The first request of this one is read before
+    it is refused, or its client might not see the answer."""
     _in_message = False
     _is_head_read = False
     _quiet_bytes = 0
@@ -57,7 +58,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._head_since = self.loop.time()
-        self._is_one_too_many = len(self.connections) > _connection_limit()
+        self._is_over_limit = len(self.connections) > _connection_limit()
 
     def data_received(self, data: bytes) -> None:
         if self._in_message:
@@ -73,20 +74,20 @@ class Connection(HttpToolsProtocol):
                 self._head.clear()
                 self._take_head(data)
             else:
-                self._refuse_unless_a_head()
+                self._check_partial_head()
         elif _END_OF_HEAD in data:
             self._take_head(data)
         else:
             self._head += data
             self._head_since = min(self._head_since, self.loop.time())
-            self._refuse_unless_a_head()
+            self._check_partial_head()
         if self._in_message and not self._is_head_read:  # it came behind another request
             self._head_since = min(self._head_since, self.loop.time())
 
     def _take_head(self, data: bytes) -> None:
         """A whole head, and what comes after it."""
         end = data.index(_END_OF_HEAD)
-        if self._is_one_too_many:
+        if self._is_over_limit:
             self._refuse("too_many_connections", "The server has as many connections as it takes.")
             return
         if end > _HEAD_LIMIT_BYTES:
@@ -102,8 +103,8 @@ class Connection(HttpToolsProtocol):
             data = _UPGRADE.sub(b"", data[: end + 2]) + data[end + 2 :]
         super().data_received(data)
 
-    def _refuse_unless_a_head(self) -> None:
-        """Of what may become one."""
+    def _check_partial_head(self) -> None:
+        """Refuse what has arrived of a head if it is too large or cannot become one."""
         if len(self._head) > _HEAD_LIMIT_BYTES:
             self._refuse("headers_too_large", "The headers are too large.")
             return

@@ -13,7 +13,8 @@ from oncely.surface.asgi.types import Scope
 ONLY_THIS_MACHINE: Final = (
     "The store has neither a token nor a user, so it is open to clients on this machine only, and "
     "not through a proxy. `oncely token create` makes a token, `oncely user create` a user; "
-    "--open-to-everyone, or open_to_everyone=True, opens it to every client."
+    "--open-to-everyone, or open_to_everyone=True, opens it to every client. In a test, use "
+    'TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 50000)).'
 )
 _FORWARDING: Final = frozenset({"forwarded", "via", "x-real-ip"})
 

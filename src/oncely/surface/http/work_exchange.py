@@ -55,6 +55,7 @@ async def exchange_jobs(call: Call[Exchange, None]) -> Answer:
             lease_seconds=body.lease_seconds,
             limit=body.limit,
             again=body.again or lost,
+            limit_bytes=executions.CLAIM_BYTES,
         )
         own = {each.id for each in done}
         others = [each for each in sent if each.id not in own]

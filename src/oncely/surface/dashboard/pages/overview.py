@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _EVERY_SECONDS: Final[dict[Last, float]] = {"hour": 2.0, "day": 10.0, "month": 60.0}
 _KINDS: Final = 50
-_UNHANDLED_KINDS: Final = 20
+_UNHANDLED_KINDS: Final = 5
 _RECENT: Final = 5
 
 
