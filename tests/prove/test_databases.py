@@ -6,12 +6,15 @@ from contextlib import closing
 from typing import Any
 
 import aiosqlite
+import asyncpg
 import psycopg
 import pytest
 import redis
 import redis.asyncio
 from django.db import connection, connections, models, transaction
 from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from oncely import Context, Oncely, Retry
 from oncely.prove import Report, Table, prove
@@ -111,6 +114,47 @@ def by_django(app: Oncely) -> Handler:
             connection.close()
 
     return in_two
+
+
+async def by_asyncpg(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        sent = await connection.prepare("insert into notes values ('sent') on conflict do nothing")
+        await sent.fetch()
+        ticks = await connection.prepare("insert into ticks (text) values ($1)")
+        await ticks.executemany([("sent",)])
+        seen = await connection.prepare("select count(*) from ticks")
+        await seen.fetchval()
+    finally:
+        await connection.close()
+
+
+async def by_alchemy_on_asyncpg(url: str) -> None:
+    engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
+    for statement in (
+        "insert into notes values ('sent') on conflict do nothing",
+        "insert into ticks (text) values ('sent')",
+    ):
+        async with engine.begin() as connection:
+            await connection.execute(text(statement))
+    await engine.dispose()
+
+
+@pytest.mark.parametrize("write", [by_asyncpg, by_alchemy_on_asyncpg])
+def test_prepared_statements_of_asyncpg(
+    postgres_app: Oncely, write: Callable[[str], Coroutine[Any, Any, None]]
+) -> None:
+    async def handler(ctx: Context) -> None:
+        await write(postgres_app.url)
+
+    report = crashed(postgres_app, handler, "zombie@0")
+    found = names(report, "postgres")
+    assert found.count("INSERT") == 2, report.boundaries
+    last = max(each.number for each in report.boundaries if each.channel == "postgres")
+    tables = [Table(postgres_app.url, "notes"), Table(postgres_app.url, "ticks", ignore=["id"])]
+    again = prove(postgres_app, "handler", world=tables, schedule=f"crash@{last + 1}")
+    assert [each.verdict for each in again.violations] == ["doubled"]
+    assert again.unobserved == []
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])

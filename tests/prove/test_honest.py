@@ -24,6 +24,7 @@ import sqlalchemy
 from oncely import Context, Defer, Oncely, Retry
 from oncely.model.errors import InvalidInput
 from oncely.prove import Report, Table, copies, prove
+from oncely.prove.seams.names import written_tables
 from oncely.prove.world import WorldItem
 from tests.waiting import PATIENCE_SECONDS
 
@@ -141,6 +142,97 @@ def test_a_table_that_is_written_and_not_compared_is_named(bench: Bench) -> None
     report = bench.prove(write)
     assert report.verdict == "sound"
     assert "written, and not compared: aside" in str(report)
+
+
+def test_with_strict_all_that_is_written_is_compared_and_all_of_the_world_changes(
+    bench: Bench,
+) -> None:
+    def write(ctx: Context) -> None:
+        (bench.folder / "receipt").write_text("paid")
+        bench.write("update accounts set cents = 0")
+
+    bench.app.job("handler", retry=AT_ONCE)(write)
+    tables = [Table(bench.url, "notes"), Table(bench.url, "accounts")]
+    told = f"written, and not compared: the file {bench.folder / 'receipt'}"
+    for strict in (False, True):
+        report = prove(bench.app, "handler", world=tables, schedule="crash@0", strict=strict)
+        assert told in str(report)
+        assert "not changed by the clean run: table notes" in str(report)
+        assert (report.ok, report.verdict) == ((False, "unobserved") if strict else (True, "sound"))
+
+    def receipt() -> str:
+        path = bench.folder / "receipt"
+        return path.read_text() if path.exists() else ""
+
+    world: list[WorldItem] = [tables[1], receipt]
+    report = prove(bench.app, "handler", world=world, schedule="crash@0", strict=True)
+    assert report.ok, str(report)
+
+
+def test_a_table_that_changes_with_no_write_seen_is_unobserved(bench: Bench) -> None:
+    def write(ctx: Context) -> None:
+        bench.write("insert into notes select 'x' where not exists (select 1 from notes)")
+        with closing(sqlite3.connect(bench.path, isolation_level=None)) as db:
+            db.set_trace_callback(None)
+            db.execute("update accounts set cents = 0")
+
+    report = bench.prove(write)
+    assert report.verdict == "unobserved"
+    assert "table accounts changed, and no statement that was seen writes to it" in str(report)
+
+
+def test_a_table_that_a_trigger_or_a_key_writes_to_is_seen(bench: Bench) -> None:
+    bench.write(
+        "create trigger t after update on accounts begin insert into notes select new.id "
+        "where not exists (select 1 from notes); end"
+    )
+    bench.write("create table parents (id integer primary key)")
+    bench.write("create table kids (parent integer references parents on delete cascade)")
+    bench.write("insert into parents values (1)")
+    bench.write("insert into kids values (1)")
+
+    def write(ctx: Context) -> None:
+        bench.write("update accounts set cents = 0")
+        with closing(sqlite3.connect(bench.path, isolation_level=None)) as db:
+            db.execute("pragma foreign_keys = on")
+            db.execute("delete from parents")
+
+    report = bench.prove(write, Table(bench.url, "kids"), Table(bench.url, "parents"))
+    assert report.verdict == "sound", str(report)
+
+
+def test_a_thread_and_a_task_that_run_on_are_named(bench: Bench) -> None:
+    tasks = []
+
+    async def later() -> None:
+        await asyncio.sleep(3600)
+
+    async def start(ctx: Context) -> None:
+        threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+        threading.Thread(target=lambda: time.sleep(3600), daemon=True).start()
+        tasks.append(asyncio.create_task(later()))
+        bench.write("update accounts set cents = 0")
+
+    report = bench.prove(start, schedule="crash@0")
+    assert report.verdict == "unobserved"
+    assert [each for each in report.unobserved if "the task" in each and "later" in each]
+    assert [each for each in report.unobserved if "the thread at" in each]
+
+
+@pytest.mark.parametrize(
+    ("statement", "tables"),
+    [
+        ("insert into a select * from b", ["a"]),
+        ("with x as (insert into a values (1) returning n) update s.b set n = 1", ["a", "s.b"]),
+        ("insert into a values (1) on conflict do\n  update set n = 2", ["a"]),
+        ("select * from a for update skip locked", []),
+        ('delete from "a" where true; truncate table b', ["a", "b"]),
+        ("copy a from stdin", ["a"]),
+        ("merge into a using b on true when matched then update set n = 1", ["a"]),
+    ],
+)
+def test_the_tables_that_a_statement_writes_to(statement: str, tables: list[str]) -> None:
+    assert written_tables(statement) == tables
 
 
 def test_what_changes_from_run_to_run_is_told(bench: Bench) -> None:

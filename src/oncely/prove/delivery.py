@@ -8,6 +8,8 @@ import logging
 import os
 import select
 import signal
+import sys
+import threading
 import time
 import traceback
 import warnings
@@ -31,9 +33,12 @@ from oncely.prove.watch import (
     Message,
     Note,
     Watch,
+    is_the_users,
     read_message,
+    users_line,
 )
 from oncely.surface.app import Oncely
+from oncely.worker.worker import Worker
 
 QUEUE: Final = "oncely-prove"
 _LEASE_SECONDS: Final = 60.0
@@ -231,11 +236,26 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
         if ground.looks_at_clocks:
             clocks.install(watch)
         worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
-        asyncio.run(worker.drain())
+        asyncio.run(_drain(worker, watch))
     except BaseException:
         watch.tell(Note("end", traceback.format_exc().strip().splitlines()[-1]))
         os._exit(1)
     os._exit(0)
+
+
+async def _drain(worker: Worker, watch: Watch) -> None:
+    await worker.drain()
+    for task in asyncio.all_tasks():
+        code = getattr(task.get_coro(), "cr_code", None)
+        if code is not None and is_the_users(code.co_filename):
+            watch.note("unobserved", f"the task {code.co_qualname}, which ran on at the end")
+    frames = sys._current_frames()
+    for thread in threading.enumerate():
+        if thread is threading.current_thread() or thread.ident is None:
+            continue
+        where = users_line(frames.get(thread.ident))
+        if where is not None:
+            watch.note("unobserved", f"the thread at {where}, which ran on at the end")
 
 
 def ask_in_child(ground: Ground, question: Callable[[], bytes]) -> bytes:

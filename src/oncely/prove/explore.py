@@ -39,6 +39,7 @@ def prove(
     by_line: bool = False,
     allow_hosts: Sequence[str] = (),
     accept: Sequence[str] = (),
+    strict: bool = False,
     schedule: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -50,7 +51,9 @@ def prove(
     `max_faults=1` no schedule has two faults; with `by_line=True` every line of yours is a boundary
     too. A call to another machine is refused, unless its host is in `allow_hosts`, and so is a
     process, unless its program is in `accept`, which also takes the address of a service on this
-    machine (`127.0.0.1:8125`): what they do is done for real and not compared. `schedule` is a
+    machine (`127.0.0.1:8125`): what they do is done for real and not compared. With
+    `strict=True` a handler is not `ok` that writes what is not in `world`, or leaves a part of it
+    unchanged. `schedule` is a
     word of an earlier report: only that one is played, with its output shown. Instead of an app and
     a kind, a plain function: it is called with `payload`, or without it if that is None.
     """
@@ -74,15 +77,18 @@ def prove(
         )
         deadline = time.monotonic() + budget_seconds
         with closing(stage), ended_by_signals():
-            return _Proof(stage, name, deadline, progress).run(wanted, pairs=max_faults > 1)
+            proof = _Proof(stage, Report(kind=name, strict=strict), deadline, progress)
+            return proof.run(wanted, pairs=max_faults > 1)
 
 
 class _Proof:
-    def __init__(self, stage: Stage, kind: str, deadline: float, progress: Progress | None) -> None:
+    def __init__(
+        self, stage: Stage, report: Report, deadline: float, progress: Progress | None
+    ) -> None:
         self._stage = stage
         self._deadline = deadline
         self._progress = progress or (lambda _done, _all: None)
-        self._report = Report(kind=kind)
+        self._report = report
         self._seen_after: dict[Schedule, list[Boundary]] = {}
 
     def run(self, only: Schedule | None, *, pairs: bool) -> Report:
@@ -113,6 +119,7 @@ class _Proof:
         report.before = stage.before
         self._notice(first)
         changed = [each.label for each in differences(stage.before, first.world)]
+        self._notice_what_is_left(first, changed)
         if changed and changed != [CHILDREN] and not any(map(_has_effect, report.boundaries)):
             report.unobserved.append(
                 f"{', '.join(changed)} changed, and nothing that was seen can have changed it"
@@ -129,25 +136,49 @@ class _Proof:
             return False
         return True
 
+    def _notice_what_is_left(self, play: Play, changed: list[str]) -> None:
+        """What the clean run has changed that is not compared, or without a write that was seen,
+        and what it has not changed."""
+        report, stage = self._report, self._stage
+        report.not_touched = [label for label in stage.labels if label not in changed]
+        if not self._has_custom:  # a snapshot may look there
+            report.not_compared += [f"the file {path}" for path in stage.changed_files()]
+            report.not_compared += [f"the key {key} of Redis" for key in stage.changed_keys()]
+        written = {
+            _bare(note.text)
+            for child in play.deliveries
+            for note in child.messages
+            if isinstance(note, Note) and note.what == "written"
+        }
+        report.unobserved += [
+            f"{label} changed, and no statement that was seen writes to it"
+            for label, table in stage.labelled_tables()
+            if label in changed
+            and _bare(table.name) not in written
+            and not table.may_change_by_itself(stage.ground.copies)
+        ]
+
+    @property
+    def _has_custom(self) -> bool:
+        return len(self._stage.world) > len(self._stage.tables) + len(self._stage.downstreams)
+
     def _notice(self, play: Play) -> None:
         """What could not be seen, and what was written and is not compared."""
         report = self._report
-        compared = {table.name.rpartition(".")[2].lower() for table in self._stage.tables}
-        custom = len(self._stage.world) > len(self._stage.tables) + len(self._stage.downstreams)
+        compared = {_bare(table.name) for table in self._stage.tables}
         for child in play.deliveries:
             for note in child.messages:
                 if not isinstance(note, Note):
                     continue
                 if note.what == "clock":
                     self._notice_clock(note)
-                table = note.text.rpartition(".")[2].lower()
                 if note.what == "unobserved" and note.text not in report.unobserved:
-                    if custom and note.more == [BY_HTTP]:  # a snapshot may look there
+                    if self._has_custom and note.more == [BY_HTTP]:  # a snapshot may look there
                         continue
                     report.unobserved.append(note.text)
                 elif (
                     note.what == "written"
-                    and table not in compared
+                    and _bare(note.text) not in compared
                     and not note.text.lower().startswith("oncely")
                     and note.text not in report.not_compared
                 ):
@@ -267,6 +298,11 @@ class _Proof:
     def _wrong(self, play: Play) -> int:
         found = differences(self._report.wanted, play.world)
         return sum(len(each.missing) + len(each.extra) for each in found)
+
+
+def _bare(table: str) -> str:
+    """Its name without the schema."""
+    return table.rpartition(".")[2].lower()
 
 
 def unlike(boundaries: Sequence[Boundary]) -> list[Boundary]:

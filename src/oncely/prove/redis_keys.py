@@ -62,6 +62,14 @@ class RedisKeys:
             else:
                 client.restore(key.name, max(0, key.ttl_ms), key.dump, replace=True)
 
+    def changed(self) -> list[str]:
+        """The keys that hold something else by now."""
+        return sorted(
+            key.name.decode(errors="replace")
+            for key in self._saved()
+            if self.client(key.place).dump(key.name) != key.dump
+        )
+
     def let_pass(self, seconds: float) -> None:
         """Its clock cannot be moved, but what ends by then can be removed."""
         for key in self._saved():

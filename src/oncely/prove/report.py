@@ -86,7 +86,11 @@ class Report(msgspec.Struct):
     """Schedules that left the job in doubt, as its handler declares."""
     unobserved: list[str] = []
     not_compared: list[str] = []
-    """Tables that were written and are not in the world."""
+    """Tables, files and keys of Redis that were written and are not in the world."""
+    not_touched: list[str] = []
+    """Parts of the world that the clean run did not change."""
+    strict: bool = False
+    """Whether the two above are no proof."""
     unequal: list[Difference] = []
     """How two clean runs differ."""
     risks: list[Risk] = []
@@ -109,7 +113,7 @@ class Report(msgspec.Struct):
             return "not deterministic"
         if self.violations:
             return self.violations[0].verdict
-        if self.unobserved:
+        if self.unobserved or (self.strict and (self.not_compared or self.not_touched)):
             return "unobserved"
         return "held" if self.held or self.risks else "sound"
 
@@ -137,7 +141,7 @@ class Report(msgspec.Struct):
         tried = f"{_count(self.schedules, 'schedule')} at {len(self.boundaries)} boundaries"
         if self.violations:
             told = f"{_count(len(self.violations), 'violation')} in {tried}"
-        elif self.unobserved:
+        elif self.verdict == "unobserved":
             return f"Not proved: no violation in {tried}, but not all could be seen."
         else:
             told = f"No violation in {tried}"
@@ -176,6 +180,8 @@ class Report(msgspec.Struct):
         lines = [f"unobserved: {each}" for each in self.unobserved]
         if self.not_compared:
             lines.append(f"written, and not compared: {', '.join(sorted(self.not_compared))}")
+        if self.not_touched:
+            lines.append(f"not changed by the clean run: {', '.join(self.not_touched)}")
         if self.risks:
             tokens = " ".join(str(each.schedule) for each in self.risks)
             lines.append(
@@ -232,6 +238,8 @@ class Report(msgspec.Struct):
             "clocks_not_moved": self.clocks,
             "unobserved": self.unobserved,
             "not_compared": self.not_compared,
+            "not_touched": self.not_touched,
+            "strict": self.strict,
             "not_deterministic": msgspec.to_builtins(self.unequal),
             "left_out": self.left_out,
             "seconds": round(self.seconds, 3),

@@ -68,6 +68,16 @@ class SavedFiles:
                 for name in (*folders, *files):
                     self._save(os.path.join(folder, name))
 
+    def changed(self) -> list[str]:
+        """The paths where something else is by now."""
+        return sorted(
+            entry.path
+            for entry in self._entries()
+            if _entry(entry.path).kind != entry.kind
+            or (entry.kind == "file" and not _is_untouched(entry))
+            or (entry.kind == "link" and os.readlink(entry.path) != entry.target)
+        )
+
     def restore(self) -> None:
         """What was not there goes, the deepest first; then the folders come back, and what is in
         them. The times of the folders are put back at the end, for all of that changes them."""

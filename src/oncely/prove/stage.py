@@ -119,6 +119,19 @@ class Stage:
     def tables(self) -> list[Table]:
         return [item for item in self.world if isinstance(item, Table)]
 
+    def labelled_tables(self) -> list[tuple[str, Table]]:
+        return [
+            (label, item)
+            for label, item in zip(self.labels, self.world, strict=True)
+            if isinstance(item, Table)
+        ]
+
+    def changed_files(self) -> list[str]:
+        return self.ground.copies.files.changed()
+
+    def changed_keys(self) -> list[str]:
+        return self.ground.copies.redis.changed()
+
     def _put_in(self, kind: str, payload: Any) -> None:
         self._known = {job.job_id for job in self._observer.jobs(limit=1000)}
         # Room for every fault: what a handler does when it has used up its attempts is not asked.

@@ -26,6 +26,11 @@ IMPORTS: Final = 88
 Channel = Literal["store", "sqlite", "postgres", "http", "redis", "file", "process", "line"]
 Action = Literal["crash", "pause", "raise", "refuse", "lose", "timeout"]
 _HERE: Final = str(Path(__file__).parents[1]) + os.sep
+_PROVE: Final = str(Path(_HERE) / "prove") + os.sep
+_STORE: Final = str(Path(_HERE) / "store") + os.sep
+_STANDARD: Final = tuple(
+    path + os.sep for name in ("stdlib", "platstdlib") if (path := sysconfig.get_path(name))
+)
 _NOT_THE_USERS: Final = tuple(
     path + os.sep
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -207,6 +212,13 @@ def users_line(frame: FrameType | None) -> str | None:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return None
+
+
+def is_of_the_store(frame: FrameType | None) -> bool:
+    """Whether it is our store that is at work, and not a function that was given to it."""
+    while frame is not None and frame.f_code.co_filename.startswith((*_STANDARD, _PROVE, "<")):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_STORE)
 
 
 def is_the_users(file: str) -> bool:

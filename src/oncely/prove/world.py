@@ -6,7 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -16,6 +16,14 @@ from oncely.prove.downstream import Downstream
 from oncely.store.url import sqlite_path, without_driver
 
 Snapshot = dict[str, Counter[str]]
+_NO_ACTION: Final = {"NO ACTION", "RESTRICT"}
+_TRIGGERS: Final = """
+select exists (select from pg_trigger where not tgisinternal) or exists (
+    select from pg_constraint
+    where conrelid = %s::regclass and contype = 'f'
+        and (confdeltype not in ('a', 'r') or confupdtype not in ('a', 'r'))
+)
+"""
 
 
 @runtime_checkable
@@ -76,6 +84,20 @@ class Table:
             _line({n: v for n, v in zip(names, row, strict=True) if n not in self.ignore})
             for row in cursor.fetchall()
         ]
+
+    def may_change_by_itself(self, copies: Copies) -> bool:
+        """Whether a trigger, or a key that refers to another table, can write to it."""
+        if self.path is not None:
+            with closing(sqlite3.connect(copies.file(self.path), timeout=30)) as db:
+                keys = db.execute("select * from pragma_foreign_key_list(?)", [self.name])
+                triggers = "select count(*) from sqlite_master where type = 'trigger'"
+                (found,) = db.execute(triggers).fetchone()
+                return found > 0 or any({*row[5:7]} - _NO_ACTION for row in keys.fetchall())
+        import psycopg
+
+        with psycopg.connect(str(copies.conninfo(self.url)), autocommit=True) as server:
+            found = server.execute(_TRIGGERS, [_quoted(self.name)]).fetchone()
+            return bool(found and found[0])
 
     def check(self, copies: Copies) -> None:
         """That it is there, said before anything is run."""

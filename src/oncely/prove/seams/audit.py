@@ -11,7 +11,7 @@ from typing import Any, Final
 from oncely.prove.copies import Copies
 from oncely.prove.seams.drivers import driver_in
 from oncely.prove.seams.files import is_of_a_proof, of_the_user, path_of
-from oncely.prove.watch import Watch, known, users_line
+from oncely.prove.watch import Watch, is_of_the_store, known, users_line
 
 _PROCESSES: Final = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec")
 _FORKS: Final = ("os.fork", "os.forkpty")
@@ -110,6 +110,8 @@ def _tell_open(watch: Watch, copies: Copies, args: Any) -> None:
     writes = isinstance(flags, int) and flags & _WRITES
     if not writes or not isinstance(path, str | bytes) or is_of_a_proof(path):
         return
+    if is_of_the_store(sys._getframe(2)):
+        return
     copies.files.save_content(os.fsdecode(path))
     if of_the_user(path):
         watch.note("unobserved", f"the file {os.fsdecode(path)}: only that it was opened was seen")
@@ -118,6 +120,8 @@ def _tell_open(watch: Watch, copies: Copies, args: Any) -> None:
 
 def _tell_change(watch: Watch, copies: Copies, event: str, args: Any) -> None:
     """Saved in any case, also in a thread that has no line of the user's."""
+    if is_of_the_store(sys._getframe(2)):
+        return
     paths = list(_changed(event, args))
     for path in paths:
         if event in ("os.rename", "shutil.rmtree"):

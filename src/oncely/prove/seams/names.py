@@ -7,8 +7,9 @@ from typing import Final
 
 _SPACE: Final = re.compile(r"\s+")
 _WRITTEN: Final = re.compile(
-    r"\s*(?:insert\s+(?:or\s+\w+\s+)?into|replace\s+into|update(?:\s+or\s+\w+)?|delete\s+from)\s+"
-    r"[\"`\[]?([\w.\"]+)",
+    r"(?:\b(?:insert\s+(?:or\s+\w+\s+)?into|replace\s+into|delete\s+from|merge\s+into"
+    r"|update(?:\s+or\s+\w+)?|truncate(?:\s+table)?)|^\s*copy)\s+"
+    r"(?!(?:set|of|nowait|skip|cascade|restrict|no)\b)(?:only\s+)?[\"`\[]?([\w.\"]+)",
     re.IGNORECASE,
 )
 _READS: Final = re.compile(
@@ -25,9 +26,9 @@ def first_words(statement: str) -> str:
     return words if len(words) <= _WIDTH else words[: _WIDTH - 1] + "…"
 
 
-def written_table(statement: str) -> str | None:
-    match = _WRITTEN.match(statement)
-    return match[1].replace('"', "") if match else None
+def written_tables(statement: str) -> list[str]:
+    """Also those of its parts: `with … as (insert …)`."""
+    return [match[1].replace('"', "") for match in _WRITTEN.finditer(statement)]
 
 
 def reads(statement: str) -> bool:

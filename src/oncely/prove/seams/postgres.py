@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from oncely.prove.copies import Copies
 from oncely.prove.seams.clocks import clock_in
-from oncely.prove.seams.names import begins_one, ends_one, first_words, reads, written_table
+from oncely.prove.seams.names import begins_one, ends_one, first_words, reads, written_tables
 from oncely.prove.watch import Watch, knowing, known
 
 _OF_THE_STORE: Final = ("oncely.store.postgres.engine", "oncely.store.postgres.listen")
@@ -33,7 +33,7 @@ def install(watch: Watch, copies: Copies) -> None:
 def _say(watch: Watch, connection: Any, statement: str, *, in_transaction: bool) -> None:
     if clock := clock_in(statement):
         watch.note("clock", "SQL", [clock])
-    if table := written_table(statement):
+    for table in written_tables(statement):
         watch.note("written", table)
     begins, ends = begins_one(statement), ends_one(statement)
     watch.pass_by(
@@ -140,6 +140,7 @@ def _asked_by_the_store() -> bool:
 def _asyncpg(watch: Watch, copies: Copies) -> None:
     import asyncpg
     from asyncpg import connect_utils
+    from asyncpg.prepared_stmt import PreparedStatement
 
     connect = connect_utils._connect_addr
 
@@ -157,15 +158,64 @@ def _asyncpg(watch: Watch, copies: Copies) -> None:
     connect_utils._connect_addr = connect_addr
     for name in ("execute", "_execute", "executemany"):
         _watch_asyncpg(watch, asyncpg.Connection, name)
+    for name in ("copy_to_table", "copy_records_to_table"):
+        _watch_asyncpg(watch, asyncpg.Connection, name, "copy ")
+    for name in ("fetch", "fetchrow", "fetchval", "fetchmany", "executemany"):
+        _watch_prepared(watch, PreparedStatement, name)
+    _watch_cursors(watch, asyncpg.Connection, PreparedStatement)
 
 
-def _watch_asyncpg(watch: Watch, connection_class: Any, name: str) -> None:
+def _watch_asyncpg(watch: Watch, connection_class: Any, name: str, before: str = "") -> None:
     real = getattr(connection_class, name)
 
     async def watched(self: Any, query: str, *args: Any, **options: Any) -> Any:
         if not known.get():
-            _say(watch, self, query, in_transaction=self.is_in_transaction())
+            _say(watch, self, f"{before}{query}", in_transaction=self.is_in_transaction())
         with knowing():
             return await real(self, query, *args, **options)
 
     setattr(connection_class, name, watched)
+
+
+_prepared: dict[int, tuple[Any, Any]] = {}
+"""Each prepared statement with its connection: kept, so that no address is given to another."""
+
+
+def _watch_prepared(watch: Watch, statement_class: Any, name: str) -> None:
+    real = getattr(statement_class, name)
+
+    async def watched(self: Any, *args: Any, **options: Any) -> Any:
+        if not known.get():
+            _say_prepared(watch, self)
+        with knowing():
+            return await real(self, *args, **options)
+
+    setattr(statement_class, name, watched)
+
+
+def _say_prepared(watch: Watch, statement: Any) -> None:
+    _, connection = _prepared[id(statement)]
+    _say(watch, connection, statement.get_query(), in_transaction=connection.is_in_transaction())
+
+
+def _watch_cursors(watch: Watch, connection_class: Any, statement_class: Any) -> None:
+    """Told when they are made: what comes after only reads on."""
+    prepare, cursor = connection_class.prepare, connection_class.cursor
+    of_statement = statement_class.cursor
+
+    async def watched_prepare(self: Any, *args: Any, **options: Any) -> Any:
+        with knowing():
+            statement = await prepare(self, *args, **options)
+        _prepared[id(statement)] = statement, self
+        return statement
+
+    def watched_cursor(self: Any, query: str, *args: Any, **options: Any) -> Any:
+        _say(watch, self, query, in_transaction=self.is_in_transaction())
+        return cursor(self, query, *args, **options)
+
+    def watched_cursor_of_statement(self: Any, *args: Any, **options: Any) -> Any:
+        _say_prepared(watch, self)
+        return of_statement(self, *args, **options)
+
+    connection_class.prepare, connection_class.cursor = watched_prepare, watched_cursor
+    statement_class.cursor = watched_cursor_of_statement

@@ -17,7 +17,7 @@ from oncely.prove.seams.names import (
     ends_one,
     first_words,
     reads,
-    written_table,
+    written_tables,
 )
 from oncely.prove.watch import Watch, known
 from oncely.store.sqlite.transaction import HandlerConnection
@@ -70,7 +70,7 @@ class _Session:
             return
         if clock := clock_in(statement):
             self._watch.note("clock", "SQL", [clock])
-        if table := written_table(statement):
+        for table in written_tables(statement):
             self._watch.note("written", table)
         begins, ends = begins_one(statement), ends_one(statement)
         self._watch.pass_by(

@@ -53,6 +53,13 @@ def prove(
             "cannot be seen. Can be repeated.",
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="All that the handler writes must be compared, and all of the world must change.",
+        ),
+    ] = False,
     schedule: Annotated[
         str | None,
         Parameter(metavar="WORD", help="Only this one, as a report names it: crash@5."),
@@ -81,6 +88,7 @@ def prove(
         by_line=by_line,
         allow_hosts=allow_host or [],
         accept=accept or [],
+        strict=strict,
         schedule=schedule,
         html=html,
         url=options.url,
