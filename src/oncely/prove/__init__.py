@@ -2,7 +2,8 @@
 
 from oncely.prove.downstream import Downstream
 from oncely.prove.explore import prove
+from oncely.prove.mailbox import Mailbox
 from oncely.prove.report import Report, Violation
 from oncely.prove.world import Table
 
-__all__ = ["Downstream", "Report", "Table", "Violation", "prove"]
+__all__ = ["Downstream", "Mailbox", "Report", "Table", "Violation", "prove"]

@@ -14,7 +14,7 @@ _KEY = (
 
 
 def advice(verdict: Verdict, schedule: Schedule, boundaries: list[Boundary]) -> str:
-    calls = any(each.channel in ("http", "process") for each in boundaries)
+    calls = any(each.channel in ("http", "mail", "process") for each in boundaries)
     faults = {move.fault for move in schedule.moves}
     if verdict == "stuck":
         return (

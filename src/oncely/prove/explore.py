@@ -10,6 +10,8 @@ from contextlib import closing
 from typing import Any, Final
 
 from oncely.model.errors import InvalidInput
+from oncely.prove.downstream import Downstream
+from oncely.prove.mailbox import Mailbox
 from oncely.prove.plain import as_app
 from oncely.prove.processes import ended_by_signals
 from oncely.prove.report import Report, Risk, Violation
@@ -19,7 +21,7 @@ from oncely.prove.stage import CHILDREN, Play, Stage
 from oncely.prove.timeline import short
 from oncely.prove.verdict import Verdict, differences, judge
 from oncely.prove.watch import Boundary, Note
-from oncely.prove.world import WorldItem
+from oncely.prove.world import Table, WorldItem
 from oncely.surface.app import Oncely
 
 Progress = Callable[[int, int], None]
@@ -47,7 +49,7 @@ def prove(
 
     It runs for real, in forked processes that end for real at every boundary, on copies of the
     databases; then the job is delivered again, and `world` compared with what one clean run leaves.
-    `world` takes `Table`, `Downstream`, anything with `snapshot()`, and functions. With
+    `world` takes `Table`, `Downstream`, `Mailbox`, anything with `snapshot()`, and functions. With
     `max_faults=1` no schedule has two faults; with `by_line=True` every line of yours is a boundary
     too. A call to another machine is refused, unless its host is in `allow_hosts`, and so is a
     process, unless its program is in `accept`, which also takes the address of a service on this
@@ -160,7 +162,8 @@ class _Proof:
 
     @property
     def _has_custom(self) -> bool:
-        return len(self._stage.world) > len(self._stage.tables) + len(self._stage.downstreams)
+        known = (Table, Downstream, Mailbox)
+        return any(not isinstance(item, known) for item in self._stage.world)
 
     def _notice(self, play: Play) -> None:
         """What could not be seen, and what was written and is not compared."""
@@ -333,7 +336,7 @@ def _has_effect(boundary: Boundary) -> bool:
 
 
 def _takes_fault(boundary: Boundary) -> bool:
-    return boundary.channel == "http" and boundary.judged and not boundary.repeatable
+    return boundary.channel in ("http", "mail") and boundary.judged and not boundary.repeatable
 
 
 def _refuse_unfinished(play: Play) -> None:

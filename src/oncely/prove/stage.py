@@ -15,6 +15,7 @@ from oncely.prove.clock import let_pass_on_postgres, let_pass_on_sqlite
 from oncely.prove.delivery import QUEUE, Child, Ground, ask_in_child
 from oncely.prove.downstream import Downstream
 from oncely.prove.inherited import let_go
+from oncely.prove.mailbox import Mailbox
 from oncely.prove.schedule import Fault, Move, Schedule
 from oncely.prove.watch import Act, Action, Hosts, Note
 from oncely.prove.world import Snapshot, Snapshots, Table, WorldItem, counted, labels
@@ -75,7 +76,8 @@ class Stage:
         self.ground = Ground(
             app,
             Hosts(
-                frozenset(each.host for each in self.downstreams),
+                frozenset(each.host for each in self.downstreams)
+                | {each.address for each in world if isinstance(each, Mailbox)},
                 frozenset(allow_hosts),
                 frozenset(accept),
             ),
@@ -174,7 +176,7 @@ class Stage:
             match item:
                 case Table():
                     found[label] = counted(item.rows(self.ground.copies))
-                case Downstream():
+                case Downstream() | Mailbox():
                     found[label] = counted(item.snapshot())
                 case _:
                     others.append((label, item))

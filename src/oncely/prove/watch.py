@@ -23,7 +23,7 @@ import msgspec
 CRASHED: Final = 86
 REFUSED: Final = 87
 IMPORTS: Final = 88
-Channel = Literal["store", "sqlite", "postgres", "http", "redis", "file", "process", "line"]
+Channel = Literal["store", "sqlite", "postgres", "http", "mail", "redis", "file", "process", "line"]
 Action = Literal["crash", "pause", "raise", "refuse", "lose", "timeout"]
 _HERE: Final = str(Path(__file__).parents[1]) + os.sep
 _PROVE: Final = str(Path(_HERE) / "prove") + os.sep

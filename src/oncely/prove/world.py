@@ -13,6 +13,7 @@ import msgspec
 from oncely.model.errors import InvalidInput
 from oncely.prove.copies import Copies
 from oncely.prove.downstream import Downstream
+from oncely.prove.mailbox import Mailbox
 from oncely.store.url import sqlite_path, without_driver
 
 Snapshot = dict[str, Counter[str]]
@@ -110,7 +111,7 @@ class Table:
             raise InvalidInput(f"the table {self.name!r} cannot be read: {told}") from error
 
 
-WorldItem = Table | Downstream | Snapshots | Callable[[], Any]
+WorldItem = Table | Downstream | Mailbox | Snapshots | Callable[[], Any]
 
 
 def labels(world: Sequence[WorldItem]) -> list[str]:
@@ -121,14 +122,16 @@ def labels(world: Sequence[WorldItem]) -> list[str]:
                 found.append(f"table {item.name}")
             case Downstream():
                 found.append(f"downstream {item.url}")
+            case Mailbox():
+                found.append(f"mailbox {item.address}")
             case Snapshots():
                 found.append(f"{type(item).__name__} {number}")
             case _ if callable(item):
                 found.append(f"{getattr(item, '__name__', 'callable')} {number}")
             case _:
                 raise InvalidInput(
-                    f"world[{number}] is {item!r}; expected a Table, a Downstream, something with "
-                    "snapshot(), or a function"
+                    f"world[{number}] is {item!r}; expected a Table, a Downstream, a Mailbox, "
+                    "something with snapshot(), or a function"
                 )
     return found
 

@@ -12,10 +12,10 @@ from importlib.machinery import PathFinder
 from typing import Any, Final
 
 from oncely.prove.copies import Copies
-from oncely.prove.seams import audit, drivers, files, http, postgres, redis, sqlite, store
+from oncely.prove.seams import audit, drivers, files, http, mail, postgres, redis, sqlite, store
 from oncely.prove.watch import IMPORTS, Note, Watch
 
-_SEAMS: Final = (store, sqlite, postgres, http, redis, drivers, files, audit)
+_SEAMS: Final = (store, sqlite, postgres, http, mail, redis, drivers, files, audit)
 _LIBRARIES: Final = {
     "psycopg": ("psycopg", "oncely.store.postgres.handler"),
     "asyncpg": ("asyncpg",),
@@ -23,6 +23,7 @@ _LIBRARIES: Final = {
     "httpcore": ("httpcore",),
     "httpcore2": ("httpcore2",),
     "aiohttp": ("aiohttp",),
+    "aiosmtplib": ("aiosmtplib",),
 }
 
 
