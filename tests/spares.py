@@ -13,12 +13,17 @@ from tests.cluster import Cluster
 _CONNECTED = """
 select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() limit 1
 """
+_TABLES_OF_THE_TEST = """
+select c.oid::regclass::text from pg_class c
+where c.relnamespace = 'public'::regnamespace and c.relkind = 'r'
+"""
 # What a test may leave behind that a new database would not have.
 _FOREIGN = """
 select
     (select count(*) from pg_namespace
      where nspname !~ '^pg_' and nspname not in ('information_schema', 'public', 'oncely')),
     (select count(*) from pg_class where relnamespace = 'public'::regnamespace),
+    (select count(*) from pg_type where typnamespace = 'public'::regnamespace),
     (select count(*) from pg_proc where pronamespace = 'public'::regnamespace),
     (select count(*) from pg_trigger where not tgisinternal),
     (select count(*) from pg_db_role_setting s join pg_database d on d.oid = s.setdatabase
@@ -89,7 +94,11 @@ class Spares:
     def _emptied(self, name: str) -> bool:
         try:
             keeper = self._keeper(name)
-            if not _is_alone(keeper) or any(keeper.execute(_FOREIGN).fetchone() or ()):
+            if not _is_alone(keeper):
+                return False
+            for (table,) in keeper.execute(_TABLES_OF_THE_TEST).fetchall():
+                keeper.execute(f"drop table {table} cascade".encode(), prepare=False)
+            if any(keeper.execute(_FOREIGN).fetchone() or ()):
                 return False
             if keeper.execute(_SHAPE).fetchone() != self._shape:
                 return False

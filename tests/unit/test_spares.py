@@ -19,11 +19,12 @@ def own(cluster: Cluster) -> Iterator[Spares]:
 
 
 def content(url: str) -> dict[str, object]:
-    """The rows of every table, and where every sequence is."""
+    """The rows of every table, and where every sequence is; also of tables that are not ours."""
     with psycopg.connect(url) as connection:
         names = connection.execute(
             "select c.oid::regclass::text, c.relkind = 'S' from pg_class c"
-            " where c.relnamespace = 'oncely'::regnamespace and c.relkind in ('r', 'S')"
+            " where c.relnamespace in ('oncely'::regnamespace, 'public'::regnamespace)"
+            " and c.relkind in ('r', 'S')"
         ).fetchall()
         return {
             name: connection.execute(
@@ -40,6 +41,9 @@ def use(url: str) -> None:
         app.enqueue("k", delay=60, unique_key="b")
         app.drain()
         app.pause("default")
+    with psycopg.connect(url) as connection:
+        connection.execute('create table "Orders" (id serial primary key)')
+        connection.execute('create table lines (id int references "Orders")')
 
 
 def test_one_that_was_used_is_as_new(cluster: Cluster, own: Spares) -> None:
@@ -57,7 +61,9 @@ def test_one_that_was_used_is_as_new(cluster: Cluster, own: Spares) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        "create table public.mine (id int)",
+        "create sequence public.mine",
+        "create view public.mine as select 1",
+        "create type public.mine as enum ('a')",
         "create schema mine",
         "create function public.mine() returns int language sql as 'select 1'",
         "alter table oncely.job add column mine int",
