@@ -4,6 +4,7 @@ import shlex
 import shutil
 import signal
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -101,8 +102,9 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def spares(cluster: Cluster) -> Spares:
-    return Spares(cluster)
+def spares(cluster: Cluster) -> Iterator[Spares]:
+    with closing(Spares(cluster)) as spares:
+        yield spares
 
 
 @pytest.fixture

@@ -5,13 +5,14 @@ import asyncio
 import http.client
 import http.server
 import socket
+import ssl
 import struct
 import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import httpx
@@ -35,6 +36,10 @@ that is there, so asynchronous clients have more time for that."""
 def address(url: str) -> tuple[str, int]:
     host, _, port = url.removeprefix("http://").partition(":")
     return host, int(port)
+
+
+NO_TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Certificates take a while to read, and there is nothing to verify here."""
 
 
 def with_http_client(url: str) -> None:
@@ -68,22 +73,22 @@ def with_requests(url: str) -> None:
 
 
 def with_httpx(url: str) -> None:
-    httpx.post(url, content=b"x", timeout=TIMEOUT_SECONDS)
+    httpx.post(url, content=b"x", timeout=TIMEOUT_SECONDS, verify=NO_TLS)
 
 
 async def with_httpx_async(url: str) -> None:
     limit = httpx.Timeout(PATIENCE_SECONDS, read=TIMEOUT_SECONDS)
-    async with httpx.AsyncClient(timeout=limit) as client:
+    async with httpx.AsyncClient(timeout=limit, verify=NO_TLS) as client:
         await client.post(url, content=b"x")
 
 
 def with_httpx2(url: str) -> None:
-    httpx2.post(url, content=b"x", timeout=TIMEOUT_SECONDS)
+    httpx2.post(url, content=b"x", timeout=TIMEOUT_SECONDS, verify=NO_TLS)
 
 
 async def with_httpx2_async(url: str) -> None:
     limit = httpx2.Timeout(PATIENCE_SECONDS, read=TIMEOUT_SECONDS)
-    async with httpx2.AsyncClient(timeout=limit) as client:
+    async with httpx2.AsyncClient(timeout=limit, verify=NO_TLS) as client:
         await client.post(url, content=b"x")
 
 
@@ -185,16 +190,16 @@ def follow_with_urllib3(url: str) -> None:
 
 
 def follow_with_httpx(url: str) -> None:
-    httpx.post(url, content=b"x", follow_redirects=True)
+    httpx.post(url, content=b"x", follow_redirects=True, verify=NO_TLS)
 
 
 async def follow_with_httpx_async(url: str) -> None:
-    async with httpx.AsyncClient(follow_redirects=True) as client:
+    async with httpx.AsyncClient(follow_redirects=True, verify=NO_TLS) as client:
         await client.post(url, content=b"x")
 
 
 def follow_with_httpx2(url: str) -> None:
-    httpx2.post(url, content=b"x", follow_redirects=True)
+    httpx2.post(url, content=b"x", follow_redirects=True, verify=NO_TLS)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import cached_property
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal
@@ -13,6 +12,7 @@ import msgspec
 
 EngineName = Literal["sqlite", "postgres", "mysql"]
 _PARAM: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_SCHEMA: Final = re.compile(r"\boncely\b")
 _COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
@@ -44,25 +44,18 @@ LEDGER: Final = Part("ledger", "call ledger.migrate()")
 class Library:
     """All statements of one engine. A file may hold several, run in order as one operation."""
 
-    def __init__(
-        self, engine: EngineName, rename: Callable[[str], str] = str, part: Part = QUEUE
-    ) -> None:
+    def __init__(self, engine: EngineName, schema: str | None = None, part: Part = QUEUE) -> None:
         self.engine = engine
         self.remedy = part.remedy
         self._folder = Path(__file__).parent / part.folder / engine
-        self._rename = rename
+        self._schema = schema
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
 
     def get(self, name: str, placeholder: str) -> list[Prepared]:
         """`placeholder` is how the driver writes a parameter: `:{name}`, `%({name})s`, `${n}`."""
         found = self._prepared.get((name, placeholder))
         if found is None:
-            source = _COMMENT.sub("", (self._folder / f"{name}.sql").read_text("utf-8"))
-            found = [
-                _prepare(self._rename(part), placeholder)
-                for part in source.strip().split(";\n")
-                if part.strip()
-            ]
+            found = _read(self._folder, name, self._schema, placeholder)
             self._prepared[name, placeholder] = found
         return found
 
@@ -70,14 +63,28 @@ class Library:
         """Then it is done whole or not at all, also where nothing else sees to that."""
         return len(self.get(name, ":{name}")) == 1
 
-    @cached_property
+    @property
     def migrations(self) -> list[Migration]:
-        found = []
-        for file in sorted((self._folder / "migrations").iterdir(), key=lambda file: file.name):
-            label = file.name.removesuffix(".sql")
-            checksum = sha256(file.read_bytes()).hexdigest()
-            found.append(Migration(int(label.partition("_")[0]), label, checksum))
-        return found
+        return _migrations(self._folder / "migrations")
+
+
+# Kept for the whole process: a ledger of the caller's transaction is made anew for each of them.
+@cache
+def _read(folder: Path, name: str, schema: str | None, placeholder: str) -> list[Prepared]:
+    source = _COMMENT.sub("", (folder / f"{name}.sql").read_text("utf-8"))
+    if schema is not None:
+        source = _SCHEMA.sub(f'"{schema}"', source)
+    return [_prepare(part, placeholder) for part in source.strip().split(";\n") if part.strip()]
+
+
+@cache
+def _migrations(folder: Path) -> list[Migration]:
+    found = []
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        label = file.name.removesuffix(".sql")
+        checksum = sha256(file.read_bytes()).hexdigest()
+        found.append(Migration(int(label.partition("_")[0]), label, checksum))
+    return found
 
 
 def _prepare(source: str, placeholder: str) -> Prepared:

@@ -12,6 +12,7 @@ import pytest
 from oncely import Oncely
 from oncely.store import sign_in_guesses
 from oncely.store.sign_in_guesses import Place
+from oncely.surface import password
 from oncely.surface.http.service import Settings
 from oncely.surface.http.trusted_proxies import networks
 from tests.engine.steps import sql
@@ -20,6 +21,21 @@ from tests.surface.http.server import as_process, in_thread
 
 WRONG = "wrong wrong wrong"
 AT_ONCE = 30
+
+
+@pytest.fixture
+def small_hashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Real hashes that take little memory and time: for what does not depend on how long a check
+    takes."""
+    monkeypatch.setattr(password, "_MEMORY_KIB", 64)
+    password._hasher.cache_clear()
+    password._nobody.cache_clear()
+    yield
+    password._hasher.cache_clear()
+    password._nobody.cache_clear()
+
+
+small = pytest.mark.usefixtures("small_hashes")
 
 
 @pytest.fixture
@@ -42,6 +58,7 @@ def test_of_guesses_that_come_at_once_only_some_are_checked(site: Site) -> None:
     assert found == {401: 5, 429: AT_ONCE - 5}
 
 
+@small
 def test_all_servers_count_together(site: Site) -> None:
     with Oncely(site.app.url) as other, in_thread(other) as url, Site(url, other) as second:
         for each in (site, second, site, second, site):
@@ -50,6 +67,7 @@ def test_all_servers_count_together(site: Site) -> None:
             assert each.sign_in(name="ada", password=PASSWORD) == 429
 
 
+@small
 def test_names_that_do_not_exist_keep_nobody_out(tmp_path: Path) -> None:
     """Behind a proxy all clients have one address."""
     with serving(str(tmp_path)) as site:
@@ -59,6 +77,7 @@ def test_names_that_do_not_exist_keep_nobody_out(tmp_path: Path) -> None:
         assert site.sign_in(name="ada", password=PASSWORD) == 303
 
 
+@small
 def test_the_owner_of_an_account_passes_its_lock_in_a_browser_of_hers(site: Site) -> None:
     site.app.create_user("ron", PASSWORD, role="reader")
     done = site.post("/sign-in", data={"name": "ada", "password": PASSWORD})
@@ -84,6 +103,7 @@ def test_the_owner_of_an_account_passes_its_lock_in_a_browser_of_hers(site: Site
     assert sign_in("ada", PASSWORD, device) == 429, "a stolen cookie gives few guesses"
 
 
+@small
 def test_a_new_password_ends_the_lock_and_what_browsers_had(site: Site) -> None:
     assert site.sign_in(name="ada", password=PASSWORD) == 303
     device = site.cookies["oncely_device"]
@@ -100,6 +120,7 @@ def test_a_new_password_ends_the_lock_and_what_browsers_had(site: Site) -> None:
     assert site.sign_in(name="ada", password=PASSWORD) == 303
 
 
+@small
 def test_what_is_too_long_is_refused_before_anything_is_kept(site: Site) -> None:
     assert site.sign_in(name="a" * 256, password=PASSWORD) == 422
     assert site.sign_in(name="ada", password="x" * 8_192) == 413
@@ -109,6 +130,7 @@ def test_what_is_too_long_is_refused_before_anything_is_kept(site: Site) -> None
     assert site.sign_in(name="a" * 255, password=WRONG) == 401
 
 
+@small
 @pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded"])
 def test_behind_a_trusted_proxy_each_client_is_counted_by_its_own_address(
     app: Oncely, header: str

@@ -78,8 +78,7 @@ class PostgresEngine:
             ) from None
         self.url = url
         self.schema = schema_name
-        quoted = f'"{schema_name}"'
-        self.library = Library("postgres", lambda text: re.sub(r"\boncely\b", quoted, text), part)
+        self.library = Library("postgres", schema_name, part)
         self._options = connection_options(url)
         self._closed = False
         self._begin()

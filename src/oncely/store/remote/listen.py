@@ -14,7 +14,7 @@ import msgspec
 
 from oncely.model.errors import OncelyError, StoreUnavailable
 from oncely.store.listen import ANY_QUEUE, ready
-from oncely.store.remote.server import TIMEOUT, Server, json_body
+from oncely.store.remote.server import TIMEOUT, Server, json_body, trusted
 from oncely.store.remote.wire import WAIT_LIMIT_SECONDS, Wait, Waited
 
 _PAUSE_SECONDS: Final = 0.05
@@ -83,7 +83,9 @@ class RemoteSource:
     async def _post(self) -> bool:
         if self._client is None:
             timeout = httpx2.Timeout(TIMEOUT.read, connect=TIMEOUT.connect)
-            self._client = httpx2.AsyncClient(headers=self._server.headers, timeout=timeout)
+            self._client = httpx2.AsyncClient(
+                headers=self._server.headers, timeout=timeout, verify=trusted()
+            )
         every = ANY_QUEUE in self._topics
         queues = None if every else [topic.partition(":")[2] for topic in sorted(self._topics)]
         content = json_body(Wait(queues, WAIT_LIMIT_SECONDS))

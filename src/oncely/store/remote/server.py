@@ -6,8 +6,10 @@ A request is repeated only for those who insist: whoever asks knows what a repea
 from __future__ import annotations
 
 import re
+import ssl
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,6 +26,12 @@ _KEY: Final = re.compile(r"[!-~]+")
 TIMEOUT: Final = httpx2.Timeout(30.0, connect=5.0)
 _WAITS_SECONDS: Final = (0.1, 0.4, 1.0)
 T = TypeVar("T")
+
+
+@cache
+def trusted() -> ssl.SSLContext:
+    """Made once: to read the certificates takes a while."""
+    return httpx2.create_ssl_context()
 
 
 class Lost(StoreUnavailable):
@@ -47,7 +55,7 @@ class Server:
 
     def begin(self) -> None:
         """Also in the child of a fork, which has no right to the parent's connections."""
-        self._client = httpx2.Client(headers=self.headers, timeout=TIMEOUT)
+        self._client = httpx2.Client(headers=self.headers, timeout=TIMEOUT, verify=trusted())
 
     def close(self) -> None:
         self._closed = True
