@@ -22,7 +22,7 @@ from oncely.prove.saved_files import SavedFiles
 
 FOLDER: Final = "oncely-prove-"
 """How the name of the folder of a proof begins."""
-PARTS: Final = ("first", "now", "files", "databases", "redis")
+PARTS: Final = ("first", "now", "files", "open", "databases", "redis")
 _LOCK: Final = "lock"
 
 

@@ -47,6 +47,10 @@ class Copies:
         """Held open by every process of the proof but this one."""
         return self._folder / "alive"
 
+    @property
+    def open_files(self) -> Path:
+        return self._folder / "open"
+
     def enter_child(self) -> None:
         """The lock is this process's own."""
         os.close(self._lock)

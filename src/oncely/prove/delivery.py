@@ -21,7 +21,7 @@ from oncely.prove import processes
 from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
 from oncely.prove.inherited import Inherited
-from oncely.prove.open_files import OpenFiles, cut_connections
+from oncely.prove.open_files import copy_open_files, cut_connections
 from oncely.prove.seams import bring_in, bring_in_whole, clocks, install, lines
 from oncely.prove.watch import (
     CRASHED,
@@ -60,7 +60,6 @@ class Ground:
         self.copies = Copies()
         self.clock = Clock()
         self.inherited = Inherited()
-        self.open_files = OpenFiles()
         self.looks_at_clocks = False
         bring_in_whole()
         # Once here, so that no child has to import and read what a worker needs.
@@ -228,6 +227,7 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
             nowhere = os.open(os.devnull, os.O_RDWR)
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
+        copy_open_files(watch, ground.copies.open_files)
         ground.clock.install(ground.copies.everywhere)
         ground.inherited.leave(watch)
         install(watch, ground.copies)
@@ -237,6 +237,7 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
             clocks.install(watch)
         worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
         asyncio.run(_drain(worker, watch))
+        watch.end()
     except BaseException:
         watch.tell(Note("end", traceback.format_exc().strip().splitlines()[-1]))
         os._exit(1)

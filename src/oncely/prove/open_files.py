@@ -1,10 +1,11 @@
-"""What was open before the handler ran: it is shared with the process that proves, and no library
-and no event tells when a handler writes to it."""
+"""What was open before the handler ran: a delivery shares it with the process that proves, and no
+library and no event tells when a handler writes to it."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import socket
 import stat
 from collections.abc import Iterator
@@ -12,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from oncely.prove.watch import Watch, knowing
+
 _DESCRIPTORS: Final = Path("/proc/self/fd")
-_SMALL_BYTES: Final = 16 * 1024 * 1024
+_LARGE_BYTES: Final = 64 * 1024 * 1024
 _SQLITE: Final = b"SQLite format 3\0"
 _SIDES: Final = ("-wal", "-shm", "-journal")
-Positions = dict[str, int]
-"""Of each file the place that is written next."""
 
 
 def cut_connections(keep: int) -> None:
@@ -27,64 +28,63 @@ def cut_connections(keep: int) -> None:
     theirs.close()
     with ours:
         for number, status, _ in _open():
-            if stat.S_ISSOCK(status.st_mode) and number > 2 and number not in (keep, ours.fileno()):
+            if stat.S_ISSOCK(status.st_mode) and number not in (keep, ours.fileno()):
                 os.dup2(ours.fileno(), number, inheritable=False)
 
 
-class OpenFiles:
-    """The files that this process could write to when the proof began, with their content."""
+def copy_open_files(watch: Watch, folder: Path) -> None:
+    """In the child. A file that the parent could write to is replaced by a copy of it, also where a
+    handler has it in a variable. Whether the copy was written is told at the end."""
+    copies: dict[str, tuple[int, os.stat_result]] = {}
+    with knowing():
+        for number, status, path in list(_open()):
+            if stat.S_ISREG(status.st_mode) and _is_written(number) and _is_plain(path):
+                _copy(number, status.st_size, path, folder / f"{os.getpid()}-{number}")
+                copies[path] = number, os.fstat(number)
 
-    def __init__(self) -> None:
-        self._content: dict[str, bytes | None] = {}
-        self._numbers: dict[str, int] = {}
-        self._written: set[str] = set()
-        for number, status, path in _open():
-            if stat.S_ISREG(status.st_mode) and _is_written(number) and os.path.isfile(path):
-                self._keep(number, path, status.st_size)
-        self._first = self.look()
+    def tell() -> None:
+        for path, (number, before) in copies.items():
+            with suppress(OSError):  # the handler has closed it
+                now = os.fstat(number)
+                if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+                    watch.note(
+                        "unobserved",
+                        f"the file {path}, which was open before the handler ran: what is written "
+                        "to it cannot be seen",
+                    )
 
-    def _keep(self, number: int, path: str, size: int) -> None:
-        if path.endswith(_SIDES):
-            return
-        with open(path, "rb") as file:
-            start = file.read(len(_SQLITE))
-            if start == _SQLITE:  # the handler has a copy of it
-                return
-            self._content[path] = start + file.read() if size <= _SMALL_BYTES else None
-            self._numbers[path] = number
+    watch.before_end.append(tell)
 
-    def look(self) -> Positions:
-        found: Positions = {}
-        for path, number in self._numbers.items():
-            with suppress(OSError):  # closed by now
-                found[path] = os.lseek(number, 0, os.SEEK_CUR)
-        return found
 
-    def changed(self, before: Positions) -> list[str]:
-        """Those that a delivery has written to: it shares the position in the file with this
-        process, which waits for it meanwhile. What others write to the file does not move that."""
-        changed = [path for path, position in self.look().items() if position != before.get(path)]
-        self._written.update(changed)
-        return changed
-
-    def restore(self) -> None:
-        """Those that deliveries have written to, and the position in each."""
-        for path in self._written:
-            content = self._content[path]
-            if content is not None:
-                with open(path, "r+b") as file:
-                    file.write(content)
-                    file.truncate()
-                os.lseek(self._numbers[path], self._first[path], os.SEEK_SET)
-        self._written.clear()
+def _copy(number: int, size: int, path: str, copy: Path) -> None:
+    if size > _LARGE_BYTES:  # with as much room in it
+        copy.touch()
+        os.truncate(copy, size)
+    else:
+        shutil.copyfile(path, copy)
+    flags = fcntl.fcntl(number, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_APPEND)
+    made = os.open(copy, flags)
+    os.lseek(made, os.lseek(number, 0, os.SEEK_CUR), os.SEEK_SET)
+    os.dup2(made, number, inheritable=os.get_inheritable(number))
+    os.close(made)
 
 
 def _open() -> Iterator[tuple[int, os.stat_result, str]]:
-    """Number, status and path of each open descriptor."""
+    """Number, status and path of each open descriptor but the first three."""
     for each in sorted(_DESCRIPTORS.iterdir()) if _DESCRIPTORS.is_dir() else ():
         with suppress(OSError):
-            yield int(each.name), os.fstat(int(each.name)), os.readlink(each)
+            if int(each.name) > 2:
+                yield int(each.name), os.fstat(int(each.name)), os.readlink(each)
 
 
 def _is_written(number: int) -> bool:
     return fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+
+
+def _is_plain(path: str) -> bool:
+    """One that has a name, and is no database: of that the handler has a copy."""
+    if path.endswith(_SIDES) or not os.path.isfile(path):
+        return False
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(len(_SQLITE)) != _SQLITE
+    return False

@@ -17,7 +17,7 @@ from oncely.prove.downstream import Downstream
 from oncely.prove.inherited import let_go
 from oncely.prove.mailbox import Mailbox
 from oncely.prove.schedule import Fault, Move, Schedule
-from oncely.prove.watch import Act, Action, Hosts, Note
+from oncely.prove.watch import Act, Action, Hosts
 from oncely.prove.world import Snapshot, Snapshots, Table, WorldItem, counted, labels
 from oncely.store.deliver import reclaim
 from oncely.store.postgres.engine import PostgresEngine
@@ -155,7 +155,6 @@ class Stage:
         self._forget_connections()
         try:
             self.ground.copies.restore()
-            self.ground.open_files.restore()
         finally:
             engine.resume()
         self.ground.clock.reset()
@@ -216,7 +215,6 @@ class Stage:
 
     def _play(self, schedule: Schedule, happened: bool | None) -> Play:
         self.restore()
-        self._open_before = self.ground.open_files.look()
         deliveries: list[Child] = []
         hung, reached = False, True
         try:
@@ -263,7 +261,6 @@ class Stage:
             paused.resume()  # it holds what the successor waits for
             self._wait(child)
         else:
-            self._learn(child)
             if inner is None:
                 self._deliver_until_rest(deliveries)
             paused.resume()
@@ -300,20 +297,9 @@ class Stage:
         if end is None:
             child.kill()
             raise _Hung
-        self._learn(child)
         if end == "imports":
             raise _BeginAnew
         return end
-
-    def _learn(self, child: Child) -> None:
-        child.messages += [
-            Note(
-                "unobserved",
-                f"the file {path}, which was open before the handler ran: what is written to it "
-                "cannot be seen",
-            )
-            for path in self.ground.open_files.changed(self._open_before)
-        ]
 
     def _answer(self, *, happened: bool) -> None:
         for effect in self.job.effects:
@@ -330,7 +316,6 @@ class Stage:
 
     def close(self) -> None:
         self._observer.close()
-        self.ground.open_files.restore()
         self.ground.copies.close()
 
 

@@ -122,6 +122,8 @@ class Watch:
         self._inside = threading.local()
         self._told: set[tuple[str, str]] = set()
         self.open_transactions: list[Callable[[], bool]] = []
+        self.before_end: list[Callable[[], None]] = []
+        """Called before the process ends."""
         self.standing_still: Callable[[], AbstractContextManager[Any]] = nullcontext
         """No other thread is in the middle of a transaction of the store meanwhile."""
 
@@ -169,6 +171,7 @@ class Watch:
         self.tell(Note("struck", name))
         match act.action:
             case "crash":
+                self.end()
                 os._exit(CRASHED)
             case "pause":
                 with self.standing_still():
@@ -181,6 +184,10 @@ class Watch:
             case _:
                 return act.action
         return None
+
+    def end(self) -> None:
+        for call in self.before_end:
+            call()
 
     def tell(self, message: Message) -> None:
         data = msgspec.json.encode((type(message).__name__, message)) + b"\n"

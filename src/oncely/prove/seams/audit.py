@@ -92,17 +92,20 @@ def _of_http() -> bool:
 
 
 def _tell_process(watch: Watch, event: str, args: Any) -> None:
-    told = args[1] if event == "subprocess.Popen" and args[1] else args[0]
-    if isinstance(told, list | tuple):
-        told = " ".join(map(os.fsdecode, told))
-    program = os.path.basename(os.fsdecode(told).split(" ")[0])
+    """`os.system` is given a line for the shell, the others a program and its arguments."""
+    if event == "os.system":
+        told = os.fsdecode(args[0])
+        program = os.path.basename(told.split()[0]) if told.strip() else "sh"
+    else:
+        told = " ".join(os.fsdecode(each) for each in (args[1] or [args[0]]))
+        program = os.path.basename(os.fsdecode(args[0]))
     if program not in watch.hosts.accepted:
         watch.refuse(
-            f"the handler runs {told!s:.80}: what that does would be done for real, many times, "
+            f"the handler runs {told:.80}: what that does would be done for real, many times, "
             f"and cannot be seen. If it does no harm: accept=[{program!r}]"
         )
-    watch.note("process", str(told))
-    watch.pass_by("process", f"run {told!s:.60}")
+    watch.note("process", told)
+    watch.pass_by("process", f"run {told:.60}")
 
 
 def _tell_open(watch: Watch, copies: Copies, args: Any) -> None:
