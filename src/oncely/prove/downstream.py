@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from oncely.model.errors import InvalidInput
+from oncely.prove.loopback import LoopbackServer
 from oncely.prove.seams.http import FAULT_HEADER
 
 Keys = Literal["honoured", "ignored", "forgotten"]
@@ -31,7 +32,7 @@ class Request(msgspec.Struct, frozen=True):
         return " ".join(part for part in (self.method, self.path, self.body) if part)
 
 
-class Downstream:
+class Downstream(LoopbackServer):
     """A service at `url` that does what it is asked, and remembers it.
 
     `keys`: what the header `key_header` is to it. `honoured`: a repeat is recognised for ever;
@@ -67,25 +68,10 @@ class Downstream:
         self._replays_errors = replays_errors
         self._answer = answer or (lambda _: {"ok": True})
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
-        self.host = f"127.0.0.1:{self._server.server_address[1]}"
-        self.url = f"http://{self.host}"
         self.reset()
-        threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), name="downstream", daemon=True
-        ).start()
-
-    def __enter__(self) -> Downstream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), self._handler()), "downstream")
+        self.host = self.address
+        self.url = f"http://{self.host}"
 
     @property
     def done(self) -> list[Request]:

@@ -10,6 +10,8 @@ from hashlib import sha256
 
 import msgspec
 
+from oncely.prove.loopback import LoopbackServer
+
 
 class Mail(msgspec.Struct, frozen=True):
     """A mail that was accepted. Headers that differ from mail to mail (`Date`, `Message-ID`) are
@@ -24,29 +26,16 @@ class Mail(msgspec.Struct, frozen=True):
         return f"{self.sender} to {', '.join(self.recipients)}: {self.subject}\n{self.body}".strip()
 
 
-class Mailbox:
+class Mailbox(LoopbackServer):
     """An SMTP server at `host` and `port`, without encryption; every user name and password is
     right. `address` is both: `127.0.0.1:25001`."""
+
+    host = "127.0.0.1"
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._mails: list[Mail] = []
-        self._server = _Server(self)
-        self.host, self.port = "127.0.0.1", int(self._server.server_address[1])
-        self.address = f"{self.host}:{self.port}"
-        threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), name="mailbox", daemon=True
-        ).start()
-
-    def __enter__(self) -> Mailbox:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(_Server(self), "mailbox")
 
     @property
     def mails(self) -> list[Mail]:
@@ -83,10 +72,6 @@ def _body(message: EmailMessage) -> str:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
-    daemon_threads = True
-    block_on_close = False
-
     def __init__(self, mailbox: Mailbox) -> None:
         self.mailbox = mailbox
         super().__init__(("127.0.0.1", 0), _Session)
