@@ -423,7 +423,6 @@ BUGS: tuple[Bug, ...] = (
             "        and (l.epoch, l.nonce) in (select k.epoch, k.nonce from known k)\n",
             "    where l.worker = :worker\n",
         ),
-        ("        and k.epoch = l.epoch and k.nonce = l.nonce\n", ""),
         tests=[f"{LEASES}test_a_worker_renews_only_the_leases_that_it_knows_of"],
     ),
     on_sqlite(
@@ -435,7 +434,7 @@ BUGS: tuple[Bug, ...] = (
     on_postgres(
         "a renewal revives a lease that has run out",
         "renew",
-        (" or l.expires_at > clock_timestamp()", " or true"),
+        ("l.expires_at > clock_timestamp() or", "true or"),
         tests=[f"{LEASES}test_a_lease_that_has_run_out_is_not_renewed_and_may_still_be_ended"],
     ),
     on_sqlite(
@@ -449,8 +448,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "store/postgres/renew.sql",
-                "where m.epoch not in (select f.epoch from free f)",
-                "where false",
+                "from mine m\nwhere m.epoch not in (select f.epoch from free f)",
+                "from mine m where false",
             ),
         ),
         (f"{LEASES}test_a_lease_that_a_transaction_has_locked_is_held_and_not_waited_for",),
@@ -466,6 +465,20 @@ BUGS: tuple[Bug, ...] = (
         ),
         (f"{LEASES}test_a_lease_that_a_transaction_has_locked_is_held_and_not_waited_for",),
         hangs=True,
+    ),
+    Bug(
+        "a lease that was renewed while it was locked is taken from its worker",
+        (
+            Edit(
+                "store/postgres/reclaim.sql",
+                "and k.expires_at > (select clock_timestamp())",
+                "and false",
+            ),
+        ),
+        (
+            f"{LEASES}test_a_lease_that_a_transaction_has_locked_is_held_and_not_waited_for",
+            f"{LEASES}test_a_transaction_that_fails_after_its_lease_has_run_out_counts_no_crash",
+        ),
     ),
     Bug(
         "who stops keeps what it has in hand",
@@ -505,7 +518,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "a job that was cancelled in hand is begun",
-        (Edit("worker/worker.py", "        self._keep_in_hand(known, renewal.held)\n", ""),),
+        (Edit("worker/worker.py", "        self._keep_in_hand(known, held)\n", ""),),
         (f"{AHEAD}test_a_job_that_is_cancelled_in_hand_is_not_begun_once_its_worker_notices",),
     ),
     Bug(

@@ -1,17 +1,18 @@
 """Leases: who may renew one, who may take one back, and what its holder may still say."""
 
 import secrets
-from collections.abc import Collection, Iterable
+import threading
+from collections.abc import Iterable
 
 import msgspec
 import psycopg
 
-from oncely import NewJob, Oncely
+from oncely import Context, NewJob, Oncely, Retry
 from oncely.store import claim as claims
 from oncely.store import deliver
 from oncely.store.caller import borrow
 from oncely.store.claim import Claimed, Fence
-from oncely.store.deliver import Renewal, Settlement
+from oncely.store.deliver import Settlement
 from oncely.store.effects import Effect, begin
 from oncely.store.plan import run
 from oncely.store.swap import Completed, swap
@@ -27,15 +28,19 @@ from tests.engine.steps import (
     run_out,
     sql,
 )
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 A_MINUTE = 60 / 86_400
+HAS_RUN_OUT_AND_IS_RENEWED = """
+select bool_or(l.expires_at < clock_timestamp()
+    and k.expires_at > clock_timestamp() + interval '3 s')
+from oncely.lease l join oncely.locked_lease k using (epoch, nonce)
+"""
+"""A lease of 4 seconds, renewed a moment ago though it is locked."""
 
 
-def renew(
-    app: Oncely, worker: str, known: Iterable[Fence], *, were_locked: Collection[Fence] = ()
-) -> Renewal:
-    plan = deliver.renew(worker, known, 60, were_locked=were_locked)
+def renew(app: Oncely, worker: str, known: Iterable[Fence]) -> set[tuple[Fence, str]]:
+    plan = deliver.renew(worker, known, 60)
     return app._engine.run(lambda _: plan, "transaction")
 
 
@@ -67,10 +72,10 @@ def test_a_worker_renews_its_own_leases_and_no_others(app: Oncely) -> None:
     [other] = claim(app, worker="w2")
     let_days_pass(app, A_MINUTE / 2)
     all_three = [job.fence for job in (*mine, other)]
-    assert renew(app, "w1", all_three) == Renewal(jobs_of(mine), set())
+    assert renew(app, "w1", all_three) == jobs_of(mine)
     let_days_pass(app, A_MINUTE * 3 / 4)
     assert reclaim(app) == [(other.job_id, "crashed")]
-    assert renew(app, "w2", all_three).held == set()
+    assert renew(app, "w2", all_three) == set()
 
 
 def test_a_worker_renews_only_the_leases_that_it_knows_of(app: Oncely) -> None:
@@ -78,10 +83,10 @@ def test_a_worker_renews_only_the_leases_that_it_knows_of(app: Oncely) -> None:
     app.enqueue_many(NewJob("k", n) for n in range(2))
     [known], [unknown] = claim(app), claim(app)
     let_days_pass(app, A_MINUTE / 2)
-    assert renew(app, "worker-1", [known.fence]).held == jobs_of([known])
+    assert renew(app, "worker-1", [known.fence]) == jobs_of([known])
     let_days_pass(app, A_MINUTE * 3 / 4)
     assert reclaim(app) == [(unknown.job_id, "crashed")]
-    assert renew(app, "worker-1", []).held == set()
+    assert renew(app, "worker-1", []) == set()
 
 
 def test_a_lease_that_has_run_out_is_not_renewed_and_may_still_be_ended(
@@ -90,7 +95,7 @@ def test_a_lease_that_has_run_out_is_not_renewed_and_may_still_be_ended(
     app.enqueue("k")
     claimed = claim_one(app)
     let_days_pass(app, A_MINUTE * 2)
-    assert renew(app, "worker-1", [claimed.fence]).held == set()
+    assert renew(app, "worker-1", [claimed.fence]) == set()
     assert not refused(app, completed(claimed))
 
 
@@ -98,8 +103,8 @@ def test_a_lease_with_another_nonce_is_not_renewed(app: Oncely) -> None:
     app.enqueue("k")
     claimed = claim_one(app)
     other = Fence(claimed.fence.epoch, claimed.fence.nonce ^ 1)
-    assert renew(app, "worker-1", [other]).held == set()
-    assert renew(app, "worker-1", [other, claimed.fence]).held == jobs_of([claimed])
+    assert renew(app, "worker-1", [other]) == set()
+    assert renew(app, "worker-1", [other, claimed.fence]) == jobs_of([claimed])
 
 
 def test_ends_of_two_leases_with_one_epoch_are_told_apart(app: Oncely) -> None:
@@ -282,16 +287,80 @@ def test_a_lease_that_a_transaction_has_locked_is_held_and_not_waited_for(
         app.enqueue_many(NewJob("k", n) for n in range(3))
         shared, [alone] = claim(app, limit=2), claim(app)
         known = {job.fence for job in (*shared, alone)}
-        epoch = alone.fence.epoch
-        sql(app, f"update oncely.lease set expires_at = claimed_at where epoch = {epoch}")
-        caller.execute("select from oncely.lease where epoch = %s for update", [epoch])
-        assert renew(app, "worker-1", known) == Renewal(jobs_of([*shared, alone]), {alone.fence})
-        assert reclaim(app) == []
+        caller.execute("select from oncely.lease where epoch = %s for update", [alone.fence.epoch])
+        assert renew(app, "worker-1", known) == jobs_of([*shared, alone])
         caller.rollback()
-        assert renew(app, "worker-1", known) == Renewal(jobs_of(shared), set())
-        kept = renew(app, "worker-1", known, were_locked={alone.fence})
-        assert kept == Renewal(jobs_of([*shared, alone]), set())
+        # As if the lease had run out while it was locked.
+        sql(
+            app,
+            f"update oncely.lease set expires_at = claimed_at where epoch = {alone.fence.epoch}",
+        )
         assert reclaim(app) == []
+        left = next_expiry(app)
+        assert left is not None
+        assert 0 < left <= 60
+        assert renew(app, "worker-1", known) == jobs_of([*shared, alone])
+        let_days_pass(app, A_MINUTE * 2)
+        sql(app, "update oncely.locked_lease set expires_at = clock_timestamp()")
+        assert renew(app, "worker-1", known) == set()
+        assert {job_id for job_id, _ in reclaim(app)} == {job.job_id for job in (*shared, alone)}
+        assert sql(app, "select count(*) from oncely.locked_lease") == [(0,)]
+
+
+def test_a_lease_that_has_run_out_is_held_only_while_it_is_locked(
+    migrated: None, postgres_url: str
+) -> None:
+    with Oncely(postgres_url) as app, psycopg.connect(postgres_url) as caller:
+        app.migrate()
+        app.enqueue("k")
+        claimed = claim_one(app)
+        sql(app, "update oncely.lease set expires_at = claimed_at")
+        assert renew(app, "worker-1", [claimed.fence]) == set()
+        caller.execute("select from oncely.lease for update")
+        assert renew(app, "worker-1", [claimed.fence]) == jobs_of([claimed])
+        caller.rollback()
+        assert reclaim(app) == []
+
+
+def test_a_transaction_that_fails_after_its_lease_has_run_out_counts_no_crash(
+    migrated: None, postgres_url: str
+) -> None:
+    """It locks the lease for longer than that lasts, and is then refused as not serializable. Its
+    worker lives, and has renewed the lease meanwhile: nobody else takes the job."""
+    completed, fail, failed, go_on = (threading.Event() for _ in range(4))
+    with Oncely(postgres_url) as app:
+        app.migrate()
+        sql(app, "create table account (cents integer)")
+        sql(app, "insert into account values (0)")
+
+        @app.job("pay", retry=Retry(base=0.01))
+        def pay(ctx: Context) -> None:
+            if ctx.attempt > 1:
+                return
+            try:
+                with psycopg.connect(app.url) as tx:
+                    tx.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+                    ctx.complete("paid", tx=tx)
+                    completed.set()
+                    assert fail.wait(PATIENCE_SECONDS)
+                    tx.execute("update account set cents = cents + 1")
+            finally:
+                failed.set()
+                assert go_on.wait(PATIENCE_SECONDS)
+
+        job_id = app.enqueue("pay").job_id
+        with LongJobs(app, lease_seconds=4):
+            assert completed.wait(PATIENCE_SECONDS)
+            sql(app, "update account set cents = cents + 1")
+            wait_until(lambda: sql(app, HAS_RUN_OUT_AND_IS_RENEWED) == [(True,)])
+            fail.set()
+            assert failed.wait(PATIENCE_SECONDS)
+            assert reclaim(app) == []
+            go_on.set()
+            wait_until(lambda: found(app, job_id).state == "completed")
+        job = found(app, job_id)
+        assert [each.outcome for each in job.executions] == ["retried", "completed"]
+        assert "SerializationFailure" in str(job.executions[0].error)
 
 
 def test_the_effects_of_a_job_do_not_keep_its_lease_from_being_renewed(
@@ -306,6 +375,6 @@ def test_the_effects_of_a_job_do_not_keep_its_lease_from_being_renewed(
         plan = begin(effect)
         caller_tx = borrow(caller)
         run(plan, lambda statement: caller_tx.ask(app._engine.library, statement))
-        assert renew(app, "worker-1", [claimed.fence]) == Renewal(jobs_of([claimed]), set())
+        assert renew(app, "worker-1", [claimed.fence]) == jobs_of([claimed])
         let_days_pass(app, A_MINUTE * 2)
         assert reclaim(app) == []

@@ -88,6 +88,8 @@ SMALL = {
     "lease",
     "lease_pkey",
     "lease_by_ack",
+    "locked_lease",
+    "locked_lease_pkey",
     "migration",
     "level",
     "lane",

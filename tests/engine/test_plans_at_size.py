@@ -229,8 +229,8 @@ def recover(app: Oncely, batch: int) -> list[Seen]:
     claimed = claim(app, "plain", limit=batch)
     known = {job.fence for job in claimed}
     with watched(app) as seen:
-        renewal = app._engine.run(lambda _: deliver.renew("worker-1", known, 60), "write")
-        assert len(renewal.held) == batch
+        held = app._engine.run(lambda _: deliver.renew("worker-1", known, 60), "write")
+        assert len(held) == batch
         sql(app, "update oncely.lease set expires_at = claimed_at")
         assert len(app._engine.run(lambda _: deliver.reclaim(batch), "transaction")) == batch
     app.drain()

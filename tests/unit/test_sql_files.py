@@ -20,6 +20,7 @@ ONLY_ONE_ENGINE = {
     "listen_hold": "postgres: as before",
     "listen_release": "postgres: as before",
     "migrations/0003_wake": "postgres: as before",
+    "migrations/0020_locked_leases": "postgres: on SQLite no lease is locked",
     "schema_drop": "postgres: an SQLite store is a file, which is deleted",
     "admit_alike": "postgres: a quicker form of admit; on SQLite the document costs little",
     "admit_alike_keyed": "postgres: as before",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, Literal, assert_never, cast
 
@@ -112,38 +112,17 @@ class Recovered(msgspec.Struct, frozen=True):
     fate: Literal["untried", "crashed", "poisoned"]
 
 
-class Renewal(msgspec.Struct, frozen=True):
-    """The jobs that a worker still holds, each under the fence of its lease. One that was cancelled
-    is missing from a lease that goes on."""
-
-    held: set[tuple[Fence, str]]
-    locked: set[Fence]
-    """The leases that were not renewed, because a transaction has locked them. Nobody takes them
-    back before it has ended."""
-
-
 def renew(
-    worker: str,
-    known: Iterable[Fence],
-    lease_seconds: float,
-    *,
-    were_locked: Collection[Fence] = (),
-) -> Plan[Renewal]:
-    """Renew the leases that a worker knows of, unless they have run out. Those that `were_locked`
-    the last time could not be renewed in time, and may have run out since."""
-    leases = [
-        {"epoch": fence.epoch, "nonce": fence.nonce, "was_locked": fence in were_locked}
-        for fence in known
-    ]
+    worker: str, known: Iterable[Fence], lease_seconds: float
+) -> Plan[set[tuple[Fence, str]]]:
+    """Renew the leases that a worker knows of, unless they have run out; the jobs that it still
+    holds, each under the fence of its lease. One that was cancelled is missing from a lease that
+    goes on."""
+    leases = [{"epoch": fence.epoch, "nonce": fence.nonce} for fence in known]
     rows = yield document("renew", leases, worker=worker, lease_us=_microseconds(lease_seconds))
-    held: set[tuple[Fence, str]] = set()
-    locked: set[Fence] = set()
-    for epoch, nonce, ids, is_locked in rows:
-        fence = Fence(epoch, nonce)
-        held.update((fence, id) for id in msgspec.json.decode(ids))
-        if is_locked:
-            locked.add(fence)
-    return Renewal(held, locked)
+    return {
+        (Fence(epoch, nonce), id) for epoch, nonce, ids in rows for id in msgspec.json.decode(ids)
+    }
 
 
 def settle(settlements: Sequence[Settlement], *, again: bool = False) -> Plan[list[Settlement]]:

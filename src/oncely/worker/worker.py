@@ -67,7 +67,6 @@ class Worker(Hands):
         self._reporter = self._reports(concurrency)
         super().__init__(gear, concurrency, self._reporter.times)
         self._settling: list[tuple[Sequence[Lease], Sequence[Settlement]]] = []
-        self._locked: set[Fence] = set()
         self._outlook = Outlook()
         self._bounds = Bounds()
         self._source: str | None = None
@@ -367,8 +366,7 @@ class Worker(Hands):
 
     async def _renew(self) -> None:
         while True:
-            # One that was locked is renewed soon after: it may have run out meanwhile.
-            await asyncio.sleep(self._lease_seconds / (30 if self._locked else 3))
+            await asyncio.sleep(self._lease_seconds / 3)
             await self._renew_now()
 
     async def _renew_now(self) -> None:
@@ -382,18 +380,15 @@ class Worker(Hands):
             return
         try:
             async with asyncio.timeout(self._lease_seconds * 2 / 3):
-                renewal = await self._store.ask(
-                    lambda _: deliver.renew(
-                        self.name, known, self._lease_seconds, were_locked=self._locked
-                    )
+                held = await self._store.ask(
+                    lambda _: deliver.renew(self.name, known, self._lease_seconds)
                 )
         except TimeoutError:
-            renewal = deliver.Renewal(set(), set())
-        self._locked = renewal.locked
-        self._keep_in_hand(known, renewal.held)
+            held = set()
+        self._keep_in_hand(known, held)
         for task, execution in list(self._running.items()):
             claimed, context = execution.claimed, execution.context
-            if not self._is_held(claimed, known, renewal.held) and not context.may_be_completed:
+            if not self._is_held(claimed, known, held) and not context.may_be_completed:
                 log("lease lost", job_id=claimed.job_id, epoch=claimed.fence.epoch)
                 task.cancel()
 

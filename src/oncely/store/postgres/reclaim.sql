@@ -7,10 +7,23 @@
 with dead as (
     delete from oncely.lease l where l.epoch = any (array(
         select x.epoch from oncely.lease x where x.expires_at <= (select clock_timestamp())
+            and not exists (
+                select from oncely.locked_lease k
+                where k.epoch = x.epoch and k.nonce = x.nonce
+                    and k.expires_at > (select clock_timestamp())
+                offset 0
+            )
         order by x.epoch limit :limit
         for update skip locked
     ))
     returning l.epoch, l.nonce, l.worker, l.ids, l.started, l.claimed_at
+),
+unlocked as (
+    delete from oncely.locked_lease where epoch = any (array(
+        select k.epoch from oncely.locked_lease k where k.expires_at <= (select clock_timestamp())
+        limit :limit
+        for update skip locked
+    ))
 ),
 member as materialized (
     select d.epoch, d.nonce, d.worker, d.claimed_at, m.id, t.tried,

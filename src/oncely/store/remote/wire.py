@@ -138,11 +138,10 @@ class Exchanged(Told, frozen=True):
 
 
 class LeaseSent(Asked, frozen=True):
-    """A lease as the claim has told it. `wasLocked`: so it was told by the last renewal."""
+    """A lease as the claim has told it."""
 
     epoch: Annotated[int, Meta(ge=1, le=2**63 - 1)]
     nonce: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    was_locked: bool = False
 
 
 class Renew(Asked, frozen=True):
@@ -154,13 +153,11 @@ class Renew(Asked, frozen=True):
 
 
 class Held(Told, frozen=True):
-    """A job under its lease. `locked`: a transaction has locked the lease, which was not renewed;
-    nobody takes it back before that has ended."""
+    """A job under its lease."""
 
     epoch: int
     nonce: int
     id: str
-    locked: bool
 
 
 class Renewed(Told, frozen=True):

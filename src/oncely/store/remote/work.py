@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -109,22 +109,15 @@ def _end(one: Settlement) -> wire.EndSent:
 
 @carries(deliver.renew)
 def renew(
-    server: Server,
-    worker: str,
-    known: Iterable[Fence],
-    lease_seconds: float,
-    were_locked: Collection[Fence] = (),
-) -> deliver.Renewal:
-    leases = [wire.LeaseSent(each.epoch, each.nonce, each in were_locked) for each in known]
+    server: Server, worker: str, known: Iterable[Fence], lease_seconds: float
+) -> set[tuple[Fence, str]]:
+    leases = [wire.LeaseSent(each.epoch, each.nonce) for each in known]
     held: list[wire.Held] = []
     for first in range(0, len(leases), wire.EXCHANGE_LIMIT):
         part = leases[first : first + wire.EXCHANGE_LIMIT]
         body = server.post("/v1/worker/renew", wire.Renew(worker, lease_seconds, part))
         held += msgspec.json.decode(body, type=wire.Renewed).held
-    return deliver.Renewal(
-        {(Fence(each.epoch, each.nonce), each.id) for each in held},
-        {Fence(each.epoch, each.nonce) for each in held if each.locked},
-    )
+    return {(Fence(each.epoch, each.nonce), each.id) for each in held}
 
 
 @carries(workers.report)

@@ -5,4 +5,4 @@ update oncely_lease set expires_at = (select now from oncely_clock) + :lease_us
 where worker = :worker and expires_at > (select now from oncely_clock) and (epoch, nonce) in (
     select json_extract(d.value, '$.epoch'), json_extract(d.value, '$.nonce') from json_each(:doc) d
 )
-returning epoch, nonce, ids, 0
+returning epoch, nonce, ids

@@ -82,19 +82,8 @@ async def renew_leases(call: Call[Renew, None]) -> Answer:
     body = call.body
     worker = named(call, body.worker_id)
     known = [Fence(each.epoch, each.nonce) for each in body.leases]
-    were_locked = {Fence(each.epoch, each.nonce) for each in body.leases if each.was_locked}
-    renewal = await ask(
-        call,
-        lambda _: deliver.renew(worker, known, body.lease_seconds, were_locked=were_locked),
-    )
-    return Answer(
-        Renewed(
-            [
-                Held(fence.epoch, fence.nonce, job_id, fence in renewal.locked)
-                for fence, job_id in renewal.held
-            ]
-        )
-    )
+    held = await ask(call, lambda _: deliver.renew(worker, known, body.lease_seconds))
+    return Answer(Renewed([Held(fence.epoch, fence.nonce, job_id) for fence, job_id in held]))
 
 
 async def reclaim_jobs(call: Call[Reclaim, None]) -> Answer:
