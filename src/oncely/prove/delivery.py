@@ -6,23 +6,27 @@ import asyncio
 import gc
 import logging
 import os
+import pickle
 import select
 import signal
 import sys
 import threading
 import time
 import traceback
-import warnings
-from collections.abc import Callable
-from typing import Final, Literal, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, NoReturn
 
 from oncely.model.errors import InvalidInput
 from oncely.prove import processes
 from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
+from oncely.prove.downstream import Downstream
 from oncely.prove.inherited import Inherited
-from oncely.prove.open_files import copy_open_files, cut_connections
+from oncely.prove.loopback import LoopbackServer
+from oncely.prove.mailbox import Mailbox
+from oncely.prove.open_files import copy_open_files, cut_connections, written_files
 from oncely.prove.seams import bring_in, bring_in_whole, clocks, install, lines
+from oncely.prove.template import Deliver, Template
 from oncely.prove.watch import (
     CRASHED,
     IMPORTS,
@@ -37,6 +41,7 @@ from oncely.prove.watch import (
     read_message,
     users_line,
 )
+from oncely.prove.world import Table, WorldItem
 from oncely.surface.app import Oncely
 from oncely.worker.worker import Worker
 
@@ -45,6 +50,8 @@ _LEASE_SECONDS: Final = 60.0
 """Long, so that a worker under proof never hears by itself that it has lost a lease."""
 _ENDLESS_TIMES: Final = 10
 """A delivery that makes progress may take this many times the patience."""
+_LOOK_SECONDS: Final = 0.05
+"""A delivery that tells nothing is looked at this often."""
 End = Literal["done", "crashed", "paused", "imports"]
 """`imports`: it asked for a library that was not watched, and must be begun anew."""
 
@@ -52,8 +59,20 @@ End = Literal["done", "crashed", "paused", "imports"]
 class Ground:
     """What all deliveries of a proof share."""
 
-    def __init__(self, app: Oncely, hosts: Hosts, *, shows_output: bool, by_line: bool) -> None:
+    def __init__(
+        self,
+        app: Oncely,
+        world: Sequence[WorldItem],
+        hosts: Hosts,
+        *,
+        shows_output: bool,
+        by_line: bool,
+    ) -> None:
         self.app = app
+        self._servers = [each for each in world if isinstance(each, LoopbackServer)]
+        # What a delivery finds in memory must be what is there when it begins.
+        self._renews = any(map(_runs_code_here, world))
+        self._templates: list[tuple[bool, Template]] = []
         self.by_line = by_line
         self.hosts = hosts
         self.shows_output = shows_output
@@ -64,6 +83,38 @@ class Ground:
         bring_in_whole()
         # Once here, so that no child has to import and read what a worker needs.
         app.worker(queues=[QUEUE])
+
+    def start(self, line: int, act: Act | None) -> tuple[Template, int]:
+        """A delivery that tells on `line`: what it was forked from, and its process."""
+        looks = self.looks_at_clocks
+        if not self._templates or self._renews or self._templates[-1][0] is not looks:
+            self._templates.append((looks, Template(lambda control: _prepare(self, control))))
+        template = self._templates[-1][1]
+        memories = [getattr(each, each.memory) for each in self._servers]
+        return template, template.start(line, pickle.dumps((act, memories)))
+
+    def recall(self, memories: list[Any]) -> None:
+        """In a delivery."""
+        for server, memory in zip(self._servers, memories, strict=True):
+            setattr(server, server.memory, memory)
+
+    def end_templates(self, *, if_stale: bool = False) -> None:
+        """With what was forked from them. The next delivery is forked from a new one."""
+        if if_stale and not self._renews:
+            return
+        for _, template in self._templates:
+            template.close()
+        self._templates.clear()
+
+    def close(self) -> None:
+        self.end_templates()
+        self.copies.close()
+
+
+def _runs_code_here(item: WorldItem) -> bool:
+    """Whether code of the user's runs for it in the process that proves, and may change what a
+    handler finds in memory."""
+    return type(item) not in (Table, Downstream, Mailbox) or getattr(item, "runs_code", False)
 
 
 class Child:
@@ -78,7 +129,7 @@ class Child:
         """How many messages had come by then."""
         self._buffer = b""
         self._line, child_line = os.pipe()
-        self._pid = _fork(lambda: _deliver(ground, child_line, act))
+        self._template, self._pid = ground.start(child_line, act)
         os.close(child_line)
         self._code: int | None = None
 
@@ -103,17 +154,17 @@ class Child:
         began = moved_at = time.monotonic()
         progress = self._progress()
         while True:
-            self._read(0.005 if self._code is None else 0)
-            if self._code is None:
-                self._look()
+            has_moved = self._read(_LOOK_SECONDS)
             if self._code is not None:
                 self._read_rest()
                 return self._end(self._code)
             if self._stopped:
                 return "paused"
             now = time.monotonic()
-            before, progress = progress, self._progress()
-            if progress != before:
+            if not has_moved:
+                before, progress = progress, self._progress()
+                has_moved = progress != before
+            if has_moved:
                 moved_at = now
             if seconds is not None and (
                 now - moved_at > seconds or now - began > _ENDLESS_TIMES * seconds
@@ -131,35 +182,48 @@ class Child:
 
     _stopped = False
 
-    def _look(self) -> None:
-        pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
-        if pid == 0:
-            return
+    def _read(self, seconds: float) -> bool:
+        """What it tells, and what became of it; whether there was any of that in time."""
+        if self._take_status():
+            return True
+        lines: list[Any] = [self._template] if self._line < 0 else [self._line, self._template]
+        ready, _, _ = select.select(lines, [], [], seconds)
+        if self._line in ready:
+            data = os.read(self._line, 65_536)
+            if data:
+                self._take(data)
+            else:
+                self._close_line()
+        if self._template in ready:
+            self._template.receive()
+            self._take_status()
+        return bool(ready)
+
+    def _take_status(self) -> bool:
+        status = self._template.statuses.pop(self._pid, None)
+        if status is None:
+            return False
         if os.WIFSTOPPED(status):
             self._stopped = True
         else:
             self._code = os.waitstatus_to_exitcode(status)
-
-    def _read(self, seconds: float) -> None:
-        ready, _, _ = select.select([self._line], [], [], seconds)
-        if not ready:
-            return
-        data = os.read(self._line, 65_536)
-        if data:
-            self._take(data)
-        elif self._code is None:
-            # Its end of the line is closed: it is over, or will be in a moment.
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return True
 
     def _read_rest(self) -> None:
+        if self._line < 0:
+            return
         os.set_blocking(self._line, False)
         try:
             while data := os.read(self._line, 65_536):
                 self._take(data)
         except BlockingIOError:
             pass  # a grandchild holds the other end
-        os.close(self._line)
-        self._line = -1
+        self._close_line()
+
+    def _close_line(self) -> None:
+        if self._line >= 0:
+            os.close(self._line)
+            self._line = -1
 
     def _take(self, data: bytes) -> None:
         *lines, self._buffer = (self._buffer + data).split(b"\n")
@@ -187,14 +251,10 @@ class Child:
     def kill(self) -> None:
         """With all that it has started."""
         if self._code is None:
-            os.kill(self._pid, signal.SIGKILL)
-        processes.end_group(self._pid)
-        if self._code is None:
-            os.waitpid(self._pid, 0)
+            self._template.kill(self._pid)
             self._code = -signal.SIGKILL
-        if self._line >= 0:
-            os.close(self._line)
-            self._line = -1
+        processes.end_group(self._pid)
+        self._close_line()
 
 
 def _last(messages: list[Message], what: str) -> str:
@@ -202,32 +262,21 @@ def _last(messages: list[Message], what: str) -> str:
     return found[-1] if found else ""
 
 
-def _fork(work: Callable[[], NoReturn]) -> int:
-    with warnings.catch_warnings():
-        # Other threads may run here; the child touches nothing of theirs.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        finally:
-            os._exit(1)
-    return pid
-
-
-def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
+def _prepare(ground: Ground, control: int) -> Deliver:
+    """In the template: what is the same for all deliveries."""
     gc.freeze()
     processes.begin(ground.copies.alive)
     ground.copies.enter_child()
-    cut_connections(keep=line)
-    watch = Watch(line, act, ground.hosts)
+    cut_connections(keep=control)
+    watch = Watch(ground.hosts)
+    failure = None
     try:
         if not ground.shows_output:
             logging.disable(logging.CRITICAL)
             nowhere = os.open(os.devnull, os.O_RDWR)
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
-        copy_open_files(watch, ground.copies.open_files)
+        files = written_files()
         ground.clock.install(ground.copies.everywhere)
         ground.inherited.leave(watch)
         install(watch, ground.copies)
@@ -235,13 +284,32 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
             lines.install(watch)
         if ground.looks_at_clocks:
             clocks.install(watch)
-        worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
-        asyncio.run(_drain(worker, watch))
-        watch.end()
-    except BaseException:
-        watch.tell(Note("end", traceback.format_exc().strip().splitlines()[-1]))
-        os._exit(1)
-    os._exit(0)
+    except Exception as error:
+        failure = error
+
+    def deliver(line: int, order: int) -> NoReturn:
+        gc.freeze()
+        with os.fdopen(order, "rb") as pipe:
+            act, memories = pickle.load(pipe)
+        ground.recall(memories)
+        watch.begin(line, act)
+        try:
+            if failure is not None:
+                raise failure
+            copy_open_files(files, watch, ground.copies.open_files)
+            _deliver(ground, watch)
+        except BaseException:
+            watch.tell(Note("end", traceback.format_exc().strip().splitlines()[-1]))
+            os._exit(1)
+        os._exit(0)
+
+    return deliver
+
+
+def _deliver(ground: Ground, watch: Watch) -> None:
+    worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
+    asyncio.run(_drain(worker, watch))
+    watch.end()
 
 
 async def _drain(worker: Worker, watch: Watch) -> None:
@@ -268,8 +336,9 @@ def ask_in_child(ground: Ground, question: Callable[[], bytes]) -> bytes:
         processes.begin(ground.copies.alive)
         ground.copies.enter_child()
         cut_connections(keep=child_line)
-        told = os.open(os.devnull, os.O_WRONLY)
-        install(Watch(told, None, ground.hosts), ground.copies)
+        watch = Watch(ground.hosts)
+        watch.begin(os.open(os.devnull, os.O_WRONLY), None)
+        install(watch, ground.copies)
         try:
             data = b"+" + question()
         except Exception as error:
@@ -278,7 +347,7 @@ def ask_in_child(ground: Ground, question: Callable[[], bytes]) -> bytes:
             data = data[os.write(child_line, data) :]
         os._exit(0)
 
-    pid = _fork(answer)
+    pid = processes.fork(answer)
     os.close(child_line)
     with os.fdopen(line, "rb") as file:
         data = file.read()

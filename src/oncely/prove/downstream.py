@@ -44,6 +44,8 @@ class Downstream(LoopbackServer):
     progress until the caller has asked once more.
     """
 
+    memory = "_done"
+
     def __init__(
         self,
         *,
@@ -66,6 +68,8 @@ class Downstream(LoopbackServer):
         self._key_header = key_header
         self._replaces = replaces
         self._replays_errors = replays_errors
+        self.runs_code = answer is not None
+        """Whether a request runs code of the user's in this process."""
         self._answer = answer or (lambda _: {"ok": True})
         self._lock = threading.Lock()
         self.reset()

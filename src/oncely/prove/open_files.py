@@ -32,15 +32,23 @@ def cut_connections(keep: int) -> None:
                 os.dup2(ours.fileno(), number, inheritable=False)
 
 
-def copy_open_files(watch: Watch, folder: Path) -> None:
+def written_files() -> list[tuple[int, str]]:
+    """Number and path of the files that this process could write to."""
+    return [
+        (number, path)
+        for number, status, path in _open()
+        if stat.S_ISREG(status.st_mode) and _is_written(number) and _is_plain(path)
+    ]
+
+
+def copy_open_files(files: list[tuple[int, str]], watch: Watch, folder: Path) -> None:
     """In the child. A file that the parent could write to is replaced by a copy of it, also where a
     handler has it in a variable. Whether the copy was written is told at the end."""
     copies: dict[str, tuple[int, os.stat_result]] = {}
     with knowing():
-        for number, status, path in list(_open()):
-            if stat.S_ISREG(status.st_mode) and _is_written(number) and _is_plain(path):
-                _copy(number, status.st_size, path, folder / f"{os.getpid()}-{number}")
-                copies[path] = number, os.fstat(number)
+        for number, path in files:
+            _copy(number, os.fstat(number).st_size, path, folder / f"{os.getpid()}-{number}")
+            copies[path] = number, os.fstat(number)
 
     def tell() -> None:
         for path, (number, before) in copies.items():

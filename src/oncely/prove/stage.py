@@ -75,6 +75,7 @@ class Stage:
         self.downstreams = [item for item in world if isinstance(item, Downstream)]
         self.ground = Ground(
             app,
+            world,
             Hosts(
                 frozenset(each.host for each in self.downstreams)
                 | {each.address for each in world if isinstance(each, Mailbox)},
@@ -89,7 +90,7 @@ class Stage:
             self._observer = self._open(app)
             self._put_in(kind, payload)
         except BaseException:
-            self.ground.copies.close()
+            self.ground.close()
             raise
 
     def _open(self, app: Oncely) -> Oncely:
@@ -211,7 +212,7 @@ class Stage:
             try:
                 return self._play(schedule, happened)
             except _BeginAnew:
-                continue
+                self.ground.end_templates()
 
     def _play(self, schedule: Schedule, happened: bool | None) -> Play:
         self.restore()
@@ -234,7 +235,9 @@ class Stage:
             for child in deliveries:
                 child.kill()
             if any(child.has_started_processes for child in deliveries):
+                self.ground.end_templates()
                 self.ground.copies.end_processes()
+            self.ground.end_templates(if_stale=True)
         return Play(schedule, deliveries, self.job, self.snapshot(), hung, reached)
 
     def _suffer(self, move: Move, inner: Move | None, deliveries: list[Child]) -> bool:
@@ -288,6 +291,9 @@ class Stage:
         self._observer._engine.run(lambda _: reclaim(100), "transaction")
 
     def _start(self, act: Act | None, deliveries: list[Child]) -> Child:
+        # A handler may do what needs the file for itself.
+        self._observer._engine.pause()
+        self._observer._engine.resume()
         child = Child(self.ground, act)
         deliveries.append(child)
         return child
@@ -316,7 +322,7 @@ class Stage:
 
     def close(self) -> None:
         self._observer.close()
-        self.ground.copies.close()
+        self.ground.close()
 
 
 class _BeginAnew(Exception):

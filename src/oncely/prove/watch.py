@@ -112,10 +112,7 @@ def knowing() -> Iterator[None]:
 
 
 class Watch:
-    def __init__(self, line: int, act: Act | None, hosts: Hosts) -> None:
-        self._line = line
-        self._process = os.getpid()
-        self._act = act
+    def __init__(self, hosts: Hosts) -> None:
         self.hosts = hosts
         self._lock = threading.RLock()
         self._count = 0
@@ -126,6 +123,12 @@ class Watch:
         """Called before the process ends."""
         self.standing_still: Callable[[], AbstractContextManager[Any]] = nullcontext
         """No other thread is in the middle of a transaction of the store meanwhile."""
+
+    def begin(self, line: int, act: Act | None) -> None:
+        """In the process of the delivery, which tells on `line`."""
+        self._line = line
+        self._process = os.getpid()
+        self._act = act
 
     def pass_by(
         self,
