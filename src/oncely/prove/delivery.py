@@ -20,6 +20,7 @@ from oncely.model.errors import InvalidInput
 from oncely.prove import processes
 from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
+from oncely.prove.fresh import begin as begin_fresh
 from oncely.prove.inherited import Inherited
 from oncely.prove.open_files import copy_open_files, cut_connections
 from oncely.prove.seams import bring_in, bring_in_whole, clocks, install, lines
@@ -38,11 +39,12 @@ from oncely.prove.watch import (
     users_line,
 )
 from oncely.surface.app import Oncely
-from oncely.worker.worker import Worker
 
 QUEUE: Final = "oncely-prove"
 _LEASE_SECONDS: Final = 60.0
 """Long, so that a worker under proof never hears by itself that it has lost a lease."""
+_QUIET_SECONDS: Final = 1.5
+"""A delivery that tells nothing for so long may wait for another."""
 _ENDLESS_TIMES: Final = 10
 """A delivery that makes progress may take this many times the patience."""
 End = Literal["done", "crashed", "paused", "imports"]
@@ -69,8 +71,10 @@ class Ground:
 class Child:
     """A process that delivers; what it told so far."""
 
-    def __init__(self, ground: Ground, act: Act | None) -> None:
+    def __init__(self, ground: Ground, act: Act | None, fresh: str | None = None) -> None:
+        """`fresh`: the kind, if it is delivered in a fresh interpreter."""
         self.act = act
+        self.is_fresh = fresh is not None
         self.messages: list[Message] = []
         self.began = time.monotonic()
         self.went_on = 0.0
@@ -78,9 +82,16 @@ class Child:
         """How many messages had come by then."""
         self._buffer = b""
         self._line, child_line = os.pipe()
-        self._pid = _fork(lambda: _deliver(ground, child_line, act))
+        if fresh is None:
+            self._pid = _fork(lambda: _deliver(ground, child_line, act))
+        else:
+            self._pid = _fork(lambda: begin_fresh(ground, child_line, fresh))
         os.close(child_line)
         self._code: int | None = None
+
+    @property
+    def process(self) -> int:
+        return self._pid
 
     @property
     def boundaries(self) -> list[Boundary]:
@@ -97,10 +108,13 @@ class Child:
     def _has_told(self, what: str) -> bool:
         return any(isinstance(each, Note) and each.what == what for each in self.messages)
 
-    def wait(self, seconds: float | None) -> End | None:
+    def wait(
+        self, seconds: float | None, is_blocked: Callable[[], bool] = lambda: False
+    ) -> End | None:
         """Until it ends or stops; None if it stands still for `seconds`, or moves and comes to no
-        end. A machine that is busy makes it slow, and that is not the same."""
-        began = moved_at = time.monotonic()
+        end. A machine that is busy makes it slow, and that is not the same. `is_blocked` is asked
+        now and then when it tells nothing new; None if it is."""
+        began = moved_at = told_at = time.monotonic()
         progress = self._progress()
         while True:
             self._read(0.005 if self._code is None else 0)
@@ -115,6 +129,12 @@ class Child:
             before, progress = progress, self._progress()
             if progress != before:
                 moved_at = now
+            if progress[0] != before[0]:
+                told_at = now
+            elif now - told_at > _QUIET_SECONDS:
+                told_at = now
+                if is_blocked():
+                    return None
             if seconds is not None and (
                 now - moved_at > seconds or now - began > _ENDLESS_TIMES * seconds
             ):
@@ -223,10 +243,7 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
     watch = Watch(line, act, ground.hosts)
     try:
         if not ground.shows_output:
-            logging.disable(logging.CRITICAL)
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nowhere, 1)
-            os.dup2(nowhere, 2)
+            be_quiet()
         copy_open_files(watch, ground.copies.open_files)
         ground.clock.install(ground.copies.everywhere)
         ground.inherited.leave(watch)
@@ -235,8 +252,7 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
             lines.install(watch)
         if ground.looks_at_clocks:
             clocks.install(watch)
-        worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
-        asyncio.run(_drain(worker, watch))
+        asyncio.run(work(ground.app, watch))
         watch.end()
     except BaseException:
         watch.tell(Note("end", traceback.format_exc().strip().splitlines()[-1]))
@@ -244,7 +260,16 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
     os._exit(0)
 
 
-async def _drain(worker: Worker, watch: Watch) -> None:
+def be_quiet() -> None:
+    logging.disable(logging.CRITICAL)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+
+
+async def work(app: Oncely, watch: Watch) -> None:
+    """Delivers the job, as long as it is due."""
+    worker = app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
     await worker.drain()
     for task in asyncio.all_tasks():
         code = getattr(task.get_coro(), "cr_code", None)
