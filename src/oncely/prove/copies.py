@@ -37,10 +37,8 @@ class Copies:
         place = _memory_with_room()
         abandoned.put_back([_MEMORY, Path(tempfile.gettempdir())])
         self._folder, self._lock = abandoned.make_folder(place)
-        self.files = SavedFiles(self._folder / "files", self._folder)
-        self.redis = RedisKeys(self._folder / "redis")
         self.databases = Databases(self._folder)
-        self.everywhere = Everywhere()
+        self._open()
 
     @property
     def alive(self) -> Path:
@@ -48,8 +46,26 @@ class Copies:
         return self._folder / "alive"
 
     @property
+    def fresh(self) -> Path:
+        """What a fresh interpreter is told."""
+        return self._folder / "fresh"
+
+    @property
     def open_files(self) -> Path:
         return self._folder / "open"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_folder": self._folder, "databases": self.databases}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process of the same proof."""
+        vars(self).update(state)
+        self._open()
+
+    def _open(self) -> None:
+        self.files = SavedFiles(self._folder / "files", self._folder)
+        self.redis = RedisKeys(self._folder / "redis")
+        self.everywhere = Everywhere()
 
     def enter_child(self) -> None:
         """The lock is this process's own."""

@@ -28,6 +28,10 @@ class Database:
         CopiedDatabase(self.conninfo("postgres"), [self.now, self.first]).record(folder)
         self._copy(self.name, self.now)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which has connections of its own."""
+        return {**vars(self), "_admin": None, "_rows": None}
+
     def conninfo(self, name: str | None = None) -> str:
         from psycopg import conninfo as infos
 

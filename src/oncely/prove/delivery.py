@@ -21,6 +21,7 @@ from oncely.prove import processes
 from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
 from oncely.prove.downstream import Downstream
+from oncely.prove.fresh import begin as begin_fresh
 from oncely.prove.inherited import Inherited
 from oncely.prove.loopback import LoopbackServer
 from oncely.prove.mailbox import Mailbox
@@ -43,11 +44,12 @@ from oncely.prove.watch import (
 )
 from oncely.prove.world import Table, WorldItem
 from oncely.surface.app import Oncely
-from oncely.worker.worker import Worker
 
 QUEUE: Final = "oncely-prove"
 _LEASE_SECONDS: Final = 60.0
 """Long, so that a worker under proof never hears by itself that it has lost a lease."""
+_QUIET_SECONDS: Final = 1.5
+"""A delivery that tells nothing for so long may wait for another."""
 _ENDLESS_TIMES: Final = 10
 """A delivery that makes progress may take this many times the patience."""
 _LOOK_SECONDS: Final = 0.05
@@ -72,7 +74,9 @@ class Ground:
         self._servers = [each for each in world if isinstance(each, LoopbackServer)]
         # What a delivery finds in memory must be what is there when it begins.
         self._renews = any(map(_runs_code_here, world))
-        self._templates: list[tuple[bool, Template]] = []
+        self._templates: list[Template] = []
+        self._current: tuple[bool, Template] | None = None
+        """Whether it looks at clocks, and what deliveries are forked from."""
         self.by_line = by_line
         self.hosts = hosts
         self.shows_output = shows_output
@@ -84,14 +88,23 @@ class Ground:
         # Once here, so that no child has to import and read what a worker needs.
         app.worker(queues=[QUEUE])
 
-    def start(self, line: int, act: Act | None) -> tuple[Template, int]:
-        """A delivery that tells on `line`: what it was forked from, and its process."""
+    def start(self, line: int, act: Act | None, fresh: str | None) -> tuple[Template, int]:
+        """A delivery that tells on `line`: what it was forked from, and its process. `fresh`: the
+        kind, if it is delivered in a fresh interpreter."""
+        if fresh is not None:
+            template = self._new_template(lambda _: _prepare_fresh(self, fresh))
+            return template, template.start(line, b"")
         looks = self.looks_at_clocks
-        if not self._templates or self._renews or self._templates[-1][0] is not looks:
-            self._templates.append((looks, Template(lambda control: _prepare(self, control))))
-        template = self._templates[-1][1]
+        if self._current is None or self._renews or self._current[0] is not looks:
+            self._current = looks, self._new_template(lambda control: _prepare(self, control))
+        template = self._current[1]
         memories = [getattr(each, each.memory) for each in self._servers]
         return template, template.start(line, pickle.dumps((act, memories)))
+
+    def _new_template(self, prepare: Callable[[int], Deliver]) -> Template:
+        template = Template(prepare)
+        self._templates.append(template)
+        return template
 
     def recall(self, memories: list[Any]) -> None:
         """In a delivery."""
@@ -102,9 +115,10 @@ class Ground:
         """With what was forked from them. The next delivery is forked from a new one."""
         if if_stale and not self._renews:
             return
-        for _, template in self._templates:
+        for template in self._templates:
             template.close()
         self._templates.clear()
+        self._current = None
 
     def close(self) -> None:
         self.end_templates()
@@ -120,8 +134,10 @@ def _runs_code_here(item: WorldItem) -> bool:
 class Child:
     """A process that delivers; what it told so far."""
 
-    def __init__(self, ground: Ground, act: Act | None) -> None:
+    def __init__(self, ground: Ground, act: Act | None, fresh: str | None = None) -> None:
+        """`fresh`: the kind, if it is delivered in a fresh interpreter."""
         self.act = act
+        self.is_fresh = fresh is not None
         self.messages: list[Message] = []
         self.began = time.monotonic()
         self.went_on = 0.0
@@ -129,9 +145,13 @@ class Child:
         """How many messages had come by then."""
         self._buffer = b""
         self._line, child_line = os.pipe()
-        self._template, self._pid = ground.start(child_line, act)
+        self._template, self._pid = ground.start(child_line, act, fresh)
         os.close(child_line)
         self._code: int | None = None
+
+    @property
+    def process(self) -> int:
+        return self._pid
 
     @property
     def boundaries(self) -> list[Boundary]:
@@ -148,11 +168,14 @@ class Child:
     def _has_told(self, what: str) -> bool:
         return any(isinstance(each, Note) and each.what == what for each in self.messages)
 
-    def wait(self, seconds: float | None) -> End | None:
+    def wait(
+        self, seconds: float | None, is_blocked: Callable[[], bool] = lambda: False
+    ) -> End | None:
         """Until it ends or stops; None if it stands still for `seconds`, or moves and comes to no
-        end. A machine that is busy makes it slow, and that is not the same."""
-        began = moved_at = time.monotonic()
-        progress = self._progress()
+        end. A machine that is busy makes it slow, and that is not the same. `is_blocked` is asked
+        now and then when it tells nothing new; None if it is."""
+        began = moved_at = told_at = time.monotonic()
+        progress, told = self._progress(), len(self.messages)
         while True:
             has_moved = self._read(_LOOK_SECONDS)
             if self._code is not None:
@@ -166,6 +189,12 @@ class Child:
                 has_moved = progress != before
             if has_moved:
                 moved_at = now
+            if len(self.messages) != told:
+                told, told_at = len(self.messages), now
+            elif now - told_at > _QUIET_SECONDS:
+                told_at = now
+                if is_blocked():
+                    return None
             if seconds is not None and (
                 now - moved_at > seconds or now - began > _ENDLESS_TIMES * seconds
             ):
@@ -272,10 +301,7 @@ def _prepare(ground: Ground, control: int) -> Deliver:
     failure = None
     try:
         if not ground.shows_output:
-            logging.disable(logging.CRITICAL)
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nowhere, 1)
-            os.dup2(nowhere, 2)
+            be_quiet()
         files = written_files()
         ground.clock.install(ground.copies.everywhere)
         ground.inherited.leave(watch)
@@ -297,7 +323,8 @@ def _prepare(ground: Ground, control: int) -> Deliver:
             if failure is not None:
                 raise failure
             copy_open_files(files, watch, ground.copies.open_files)
-            _deliver(ground, watch)
+            asyncio.run(work(ground.app, watch))
+            watch.end()
         except BaseException:
             watch.tell(Note("end", traceback.format_exc().strip().splitlines()[-1]))
             os._exit(1)
@@ -306,13 +333,26 @@ def _prepare(ground: Ground, control: int) -> Deliver:
     return deliver
 
 
-def _deliver(ground: Ground, watch: Watch) -> None:
-    worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
-    asyncio.run(_drain(worker, watch))
-    watch.end()
+def _prepare_fresh(ground: Ground, kind: str) -> Deliver:
+    """In a template of its own: the delivery becomes a new interpreter, and watches for itself."""
+    processes.begin(ground.copies.alive)
+
+    def deliver(line: int, _: int) -> NoReturn:
+        begin_fresh(ground, line, kind)
+
+    return deliver
 
 
-async def _drain(worker: Worker, watch: Watch) -> None:
+def be_quiet() -> None:
+    logging.disable(logging.CRITICAL)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+
+
+async def work(app: Oncely, watch: Watch) -> None:
+    """Delivers the job, as long as it is due."""
+    worker = app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
     await worker.drain()
     for task in asyncio.all_tasks():
         code = getattr(task.get_coro(), "cr_code", None)

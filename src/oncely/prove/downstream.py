@@ -18,6 +18,7 @@ from oncely.prove.seams.http import FAULT_HEADER
 Keys = Literal["honoured", "ignored", "forgotten"]
 _KEYS: Final = ("honoured", "ignored", "forgotten")
 _READS: Final = ("GET", "HEAD", "OPTIONS")
+_UNAVAILABLE: Final = 503, b'{"error": "unavailable"}'
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -96,6 +97,7 @@ class Downstream(LoopbackServer):
             self._done: list[Request] = []
             self._answers: dict[str, tuple[int, bytes]] = {}
             self._in_progress: set[str] = set()
+            self._refusals_left = 0
 
     def let_days_pass(self) -> None:
         if self.keys == "forgotten":
@@ -109,14 +111,20 @@ class Downstream(LoopbackServer):
                 found = [msgspec.structs.asdict(d) for d in self._done if d.path == request.path]
                 return 200, json.dumps({"done": found}).encode()
             key = request.key if self.keys != "ignored" else None
+            if fault == "throttle":
+                return 429, b'{"error": "too many requests"}'
+            if fault == "outage":
+                self._refusals_left = 2
+            if self._refusals_left:
+                self._refusals_left -= 1
+                return _UNAVAILABLE
             known = self._known(key)
             if known is not None:
                 return None if fault == "lose" else known
             if fault == "refuse":
-                refusal = 503, b'{"error": "unavailable"}'
                 if key is not None and self._replays_errors:
-                    self._answers[key] = refusal
-                return refusal
+                    self._answers[key] = _UNAVAILABLE
+                return _UNAVAILABLE
             self._done.append(request)
             if key is not None:
                 self._in_progress.add(key)
@@ -162,6 +170,8 @@ class Downstream(LoopbackServer):
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))
+                if status == 429:
+                    self.send_header("Retry-After", "1")
                 self.end_headers()
                 self.wfile.write(data)
 

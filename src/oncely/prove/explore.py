@@ -10,14 +10,17 @@ from contextlib import closing
 from typing import Any, Final
 
 from oncely.model.errors import InvalidInput
+from oncely.prove import faults
 from oncely.prove.downstream import Downstream
+from oncely.prove.fresh import why_not
+from oncely.prove.fresh_verdict import judge_fresh
 from oncely.prove.mailbox import Mailbox
 from oncely.prove.plain import as_app
 from oncely.prove.processes import ended_by_signals
 from oncely.prove.report import Report, Risk, Violation
 from oncely.prove.schedule import Fault, Move, Schedule, parse
 from oncely.prove.seams.http import BY_HTTP
-from oncely.prove.stage import CHILDREN, Play, Stage
+from oncely.prove.stage import CHILDREN, NotFresh, Play, Stage
 from oncely.prove.timeline import short
 from oncely.prove.verdict import Verdict, differences, judge
 from oncely.prove.watch import Boundary, Note
@@ -214,6 +217,8 @@ class _Proof:
             for first, boundaries in self._seen_after.items()
             for each in unlike(boundaries)
         ]
+        for first, boundaries in self._seen_after.items():
+            pairs += faults.failing_reads(first, boundaries)
         pairs += [
             Schedule((Move("overlap", paused.number), Move("crash", ended.number)))
             for paused in self._free()
@@ -229,17 +234,18 @@ class _Proof:
             self._try(schedule)
 
     def _singles(self) -> Iterator[Schedule]:
-        def each(fault: Fault, boundaries: Sequence[Boundary]) -> Iterator[Schedule]:
-            return (Schedule((Move(fault, boundary.number),)) for boundary in boundaries)
-
         boundaries = self._report.boundaries
         crashes = unlike(boundaries)
         self._report.alike = len(boundaries) - len(crashes)
-        yield from each("crash", crashes)
+        yield from faults.at("crash", crashes)
         for fault in _AT_REQUESTS:
-            yield from each(fault, [one for one in boundaries if _takes_fault(one)])
-        yield from each("zombie", self._free())
-        yield from each("late", [one for one in crashes if one.name != "claim"])
+            yield from faults.at(fault, filter(faults.takes_request_fault, boundaries))
+        yield from faults.at("zombie", self._free())
+        yield from faults.of_files(boundaries)
+        yield from faults.of_databases(boundaries)
+        yield from faults.of_services(boundaries)
+        yield from faults.of_interpreters(boundaries)
+        yield from faults.at("late", [one for one in crashes if one.name != "claim"])
 
     def _free(self) -> list[Boundary]:
         """Where it can be paused without being in its successor's way."""
@@ -253,13 +259,22 @@ class _Proof:
 
     def _try(self, schedule: Schedule) -> None:
         report, stage = self._report, self._stage
-        play = stage.play(schedule)
+        is_fresh = any(move.fault == "fresh" for move in schedule.moves)
+        try:
+            if is_fresh and (why := why_not(stage.ground, report.kind)):
+                raise NotFresh(why)
+            play = stage.play(schedule)
+        except NotFresh as error:
+            report.not_tried.append(f"a fresh interpreter: {error}")
+            return
         self._notice(play)
         report.schedules += 1
         report.played.append(schedule)
         if not play.reached:
             report.not_reached += 1
         verdict, play = self._judge(play)
+        if is_fresh and verdict in _BROKEN:
+            verdict = judge_fresh(stage, report, play, verdict)
         if verdict == "doubled" and (name := woken_in_fence(play)):
             verdict = "sound"
             report.risks.append(Risk(name, schedule))
@@ -268,9 +283,18 @@ class _Proof:
         if verdict in _BROKEN:
             found = differences(report.wanted, play.world)
             report.violations.append(Violation.of(verdict, play, report.boundaries, found))
-        elif len(schedule.moves) == 1 and schedule.moves[0].fault in ("crash", "lose"):
+        elif self._leaves_more_to_do(schedule):
             after = play.deliveries[1:2]
             self._seen_after[schedule] = after[0].boundaries if after else []
+
+    def _leaves_more_to_do(self, schedule: Schedule) -> bool:
+        """Whether a second fault is tried after it. A commit whose answer is lost leaves the same
+        as a crash after it."""
+        move = schedule.moves[0]
+        if len(schedule.moves) > 1 or move.fault not in ("crash", "lose"):
+            return False
+        struck = self._report.boundaries[move.at : move.at + 1]
+        return move.fault == "crash" or any(map(faults.takes_request_fault, struck))
 
     def _judge(self, play: Play) -> tuple[Verdict, Play]:
         """And the play that shows it."""
@@ -333,10 +357,6 @@ def woken_in_fence(play: Play) -> str | None:
 
 def _has_effect(boundary: Boundary) -> bool:
     return boundary.channel not in ("store", "line") and not boundary.repeatable
-
-
-def _takes_fault(boundary: Boundary) -> bool:
-    return boundary.channel in ("http", "mail") and boundary.judged and not boundary.repeatable
 
 
 def _refuse_unfinished(play: Play) -> None:

@@ -6,12 +6,14 @@ import inspect
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from oncely.flow.context import Context
 from oncely.model.errors import InvalidInput
 from oncely.model.retry import Retry
 from oncely.surface.app import Oncely
+
+_TARGET: Final = "oncely_target"
 
 
 @contextmanager
@@ -31,7 +33,7 @@ def as_app(target: Any, kind: str | None) -> Iterator[tuple[Oncely, str]]:
         Oncely(f"sqlite:///{folder}/jobs.db") as app,
     ):
         name = kind or getattr(target, "__name__", None) or "function"
-        app.job(name, retry=Retry(base=0, jitter=False))(_handler(target))
+        app.job(name, retry=Retry(base=0, jitter=False))(as_handler(target))
         yield app, name
 
 
@@ -43,7 +45,19 @@ def _check(app: Oncely, kind: str | None) -> str:
     return kind
 
 
-def _handler(target: Callable[..., Any]) -> Callable[..., Any]:
+def target_of(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """The plain function that it calls, or itself."""
+    target: Callable[..., Any] = getattr(handler, _TARGET, handler)
+    return target
+
+
+def as_handler(target: Callable[..., Any]) -> Callable[..., Any]:
+    handler = _call(target)
+    setattr(handler, _TARGET, target)
+    return handler
+
+
+def _call(target: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(target):
 
         async def acall(_: Context, payload: Any) -> Any:

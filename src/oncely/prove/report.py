@@ -97,6 +97,8 @@ class Report(msgspec.Struct):
     """What was done twice, as its handler declares that it may be."""
     clocks: list[str] = []
     """Those that the handler reads and that no schedule moves."""
+    not_tried: list[str] = []
+    """Faults that could not be played, and why."""
     alike: int = 0
     """Boundaries where a crash leaves the same as one boundary earlier."""
     left_out: int = 0
@@ -194,6 +196,7 @@ class Report(msgspec.Struct):
             "is moved"
             for each in self.clocks
         ]
+        lines += [f"not tried: {each}" for each in self.not_tried]
         if self.alike:
             lines.append(
                 f"{self.alike} boundaries are inside a transaction, where a crash leaves the same "
@@ -236,6 +239,7 @@ class Report(msgspec.Struct):
                 {"effect": each.effect, "schedule": str(each.schedule)} for each in self.risks
             ],
             "clocks_not_moved": self.clocks,
+            "not_tried": self.not_tried,
             "unobserved": self.unobserved,
             "not_compared": self.not_compared,
             "not_touched": self.not_touched,

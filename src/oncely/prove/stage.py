@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ import msgspec
 
 from oncely.model.errors import InvalidInput
 from oncely.model.job import Job
+from oncely.prove.blocking import is_in_the_way
 from oncely.prove.clock import let_pass_on_postgres, let_pass_on_sqlite
 from oncely.prove.delivery import QUEUE, Child, Ground, ask_in_child
 from oncely.prove.downstream import Downstream
@@ -30,7 +32,8 @@ _PAUSE_SECONDS: Final = 600.0
 _LATE_SECONDS: Final = 2 * 86_400.0
 _DELIVERIES: Final = 25
 _PATIENCE_SECONDS: Final = 1.5
-"""A successor that stands still for so long waits for what the paused one holds."""
+"""A successor that stands still for so much longer than a clean run takes waits for the paused
+one, in a way that nothing shows."""
 _HUNG_SECONDS: Final = 30.0
 _RESTING: Final = ("completed", "failed", "cancelled", "in_doubt")
 _ACTIONS: Final[dict[Fault, Action]] = {
@@ -41,6 +44,11 @@ _ACTIONS: Final[dict[Fault, Action]] = {
     "refuse": "refuse",
     "lose": "lose",
     "timeout": "timeout",
+    "outage": "outage",
+    "throttle": "throttle",
+    "fail": "fail",
+    "tear": "tear",
+    "fresh": "crash",
     "raise": "raise",
 }
 
@@ -85,6 +93,9 @@ class Stage:
             shows_output=shows_output,
             by_line=by_line,
         )
+        self._clean_seconds = 0.0
+        self._kind = kind
+        self._is_next_fresh = False
         self._patient = None if shows_output else _HUNG_SECONDS
         try:
             self._observer = self._open(app)
@@ -206,9 +217,13 @@ class Stage:
         assert job is not None
         return job
 
-    def play(self, schedule: Schedule, *, happened: bool | None = None) -> Play:
-        """From the beginning to the end. `happened` is what a person says of each doubt."""
+    def play(
+        self, schedule: Schedule, *, happened: bool | None = None, fresh: bool = False
+    ) -> Play:
+        """From the beginning to the end. `happened` is what a person says of each doubt. `fresh`:
+        the first delivery is in a fresh interpreter."""
         while True:
+            self._is_next_fresh = fresh
             try:
                 return self._play(schedule, happened)
             except _BeginAnew:
@@ -218,6 +233,7 @@ class Stage:
         self.restore()
         deliveries: list[Child] = []
         hung, reached = False, True
+        began = time.monotonic()
         try:
             moves = iter(schedule.moves)
             for move in moves:
@@ -238,6 +254,8 @@ class Stage:
                 self.ground.end_templates()
                 self.ground.copies.end_processes()
             self.ground.end_templates(if_stale=True)
+        if not schedule.moves:
+            self._clean_seconds = max(self._clean_seconds, time.monotonic() - began)
         return Play(schedule, deliveries, self.job, self.snapshot(), hung, reached)
 
     def _suffer(self, move: Move, inner: Move | None, deliveries: list[Child]) -> bool:
@@ -249,6 +267,7 @@ class Stage:
         if end == "paused":
             self.let_pass(_PAUSE_SECONDS)
             return self._succeed(child, inner, deliveries)
+        self._is_next_fresh = move.fault == "fresh"
         if end == "crashed" and move.fault == "late":
             self.let_pass(_LATE_SECONDS)
             for each in self.downstreams:
@@ -260,7 +279,9 @@ class Stage:
         self._take_back()
         act = None if inner is None else Act(_ACTIONS[inner.fault], inner.at)
         child = self._start(act, deliveries)
-        if child.wait(_PATIENCE_SECONDS) is None:
+        patience = _PATIENCE_SECONDS + 2 * self._clean_seconds
+        conninfos = self.ground.copies.databases.conninfos()
+        if child.wait(patience, lambda: is_in_the_way(paused.process, conninfos)) is None:
             paused.resume()  # it holds what the successor waits for
             self._wait(child)
         else:
@@ -294,12 +315,18 @@ class Stage:
         # A handler may do what needs the file for itself.
         self._observer._engine.pause()
         self._observer._engine.resume()
-        child = Child(self.ground, act)
+        child = Child(self.ground, act, self._kind if self._is_next_fresh else None)
+        self._is_next_fresh = False
         deliveries.append(child)
         return child
 
     def _wait(self, child: Child) -> str:
-        end = child.wait(self._patient)
+        try:
+            end = child.wait(self._patient)
+        except InvalidInput as error:
+            if not child.is_fresh:
+                raise
+            raise NotFresh(str(error)) from error
         if end is None:
             child.kill()
             raise _Hung
@@ -327,6 +354,10 @@ class Stage:
 
 class _BeginAnew(Exception):
     """A library came in that has to be watched."""
+
+
+class NotFresh(Exception):
+    """A fresh interpreter cannot deliver the job, though a forked process can."""
 
 
 class _Hung(Exception):

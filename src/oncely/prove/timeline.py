@@ -19,8 +19,15 @@ _STRUCK: Final[dict[Fault, str]] = {
     "refuse": "✗ 503, nothing done",
     "lose": "✗ done, and the answer is lost",
     "timeout": "✗ done, and the caller times out",
+    "outage": "✗ 503, nothing done, and again for the next request",
+    "throttle": "✗ 429 with Retry-After, nothing done",
+    "fail": "✗ the statement fails, nothing done",
+    "tear": "✗ the process ends with half of it in the file",
+    "fresh": "✗ the process ends; a fresh interpreter goes on",
     "raise": "✗ an exception",
 }
+_ENDS: Final = ("crash", "late", "zombie", "overlap", "raise", "fresh")
+"""The faults that strike before what comes next is tried."""
 _WIDTH: Final = 58
 
 
@@ -57,8 +64,8 @@ def _steps(messages: list[Boundary | Note], fault: Fault | None) -> list[Step]:
         elif each.what == "answer" and steps:
             steps[-1] = msgspec.structs.replace(steps[-1], text=f"{steps[-1].text} → {each.text}")
         elif each.what == "struck" and fault is not None and steps:
-            # What it struck has not happened, unless the other side did it.
-            last = steps[-1] if fault in ("refuse", "lose", "timeout") else steps.pop()
+            # What it struck has not happened, unless it was tried.
+            last = steps.pop() if fault in _ENDS else steps[-1]
             text = _STRUCK[fault]
             if last not in steps:
                 text = f"{text} before: {last.text}"

@@ -24,7 +24,19 @@ CRASHED: Final = 86
 REFUSED: Final = 87
 IMPORTS: Final = 88
 Channel = Literal["store", "sqlite", "postgres", "http", "mail", "redis", "file", "process", "line"]
-Action = Literal["crash", "pause", "raise", "refuse", "lose", "timeout"]
+Action = Literal[
+    "crash", "pause", "raise", "refuse", "lose", "timeout", "outage", "throttle", "fail", "tear"
+]  # fmt: skip
+_ONLY_AT: Final[dict[Action, tuple[Channel, ...]]] = {
+    "refuse": ("http", "mail"),
+    "lose": ("http", "mail", "sqlite", "postgres"),
+    "timeout": ("http", "mail"),
+    "outage": ("http",),
+    "throttle": ("http",),
+    "fail": ("sqlite", "postgres"),
+    "tear": ("file",),
+}
+"""The channels that can make a fault; at others it does not strike."""
 _HERE: Final = str(Path(__file__).parents[1]) + os.sep
 _PROVE: Final = str(Path(_HERE) / "prove") + os.sep
 _STORE: Final = str(Path(_HERE) / "store") + os.sep
@@ -169,13 +181,12 @@ class Watch:
             )
         )
         act = self._act
-        if act is None or act.at != number:
+        if act is None or act.at != number or channel not in _ONLY_AT.get(act.action, (channel,)):
             return None
         self.tell(Note("struck", name))
         match act.action:
             case "crash":
-                self.end()
-                os._exit(CRASHED)
+                self.crash()
             case "pause":
                 with self.standing_still():
                     # To this thread: it must not go on while the others are being stopped.
@@ -187,6 +198,14 @@ class Watch:
             case _:
                 return act.action
         return None
+
+    def crash(self) -> NoReturn:
+        self.end()
+        os._exit(CRASHED)
+
+    def may_strike(self, *actions: Action) -> bool:
+        """Whether the fault of this delivery is one of these."""
+        return self._act is not None and self._act.action in actions
 
     def end(self) -> None:
         for call in self.before_end:

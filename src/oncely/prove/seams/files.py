@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from oncely.prove.abandoned import FOLDER
 from oncely.prove.copies import Copies
+from oncely.prove.seams.torn import TornFile
 from oncely.prove.watch import Watch, knowing, known, users_line
 
 _DESCRIPTORS: Final = "/proc/self/fd"
@@ -35,10 +36,12 @@ def _watch_open(watch: Watch, copies: Copies) -> None:
         with knowing() if opener is None else nullcontext():
             opened = real(file, mode, *args, **options)
         close = opened.close
+        torn = TornFile(opened, path) if watch.may_strike("tear") else None
 
         def watched_close() -> None:
-            if not opened.closed:
-                watch.pass_by("file", f"write {path}")
+            if not opened.closed and watch.pass_by("file", f"write {path}") and torn is not None:
+                torn.write_half()
+                watch.crash()
             close()
 
         # `with` calls it by its name, also on an instance.

@@ -19,7 +19,8 @@ from oncely.prove.seams.names import (
     reads,
     written_tables,
 )
-from oncely.prove.watch import Watch, known
+from oncely.prove.seams.sqlite_faults import FaultyConnection, with_faults
+from oncely.prove.watch import Action, Watch, known
 from oncely.store.sqlite.transaction import HandlerConnection
 
 _OF_THE_STORE: Final = "oncely.store.sqlite.engine"
@@ -36,12 +37,20 @@ def install(watch: Watch, copies: Copies) -> None:
     def connect(database: Any, *args: Any, **options: Any) -> Any:
         database = _redirected(database, copies, uri=bool(options.get("uri")))
         allowed.add(str(database))
-        connection = real(database, *args, **options)
         ours = sys._getframe(1).f_globals.get("__name__") == _OF_THE_STORE
+        if watch.may_strike("fail", "lose") and (
+            not ours or options.get("factory") is HandlerConnection
+        ):
+            args, options = with_faults(args, options)
+        connection = real(database, *args, **options)
         if not ours or isinstance(connection, HandlerConnection):
             session = _Session(watch)
             sessions.add(session)
-            connection.set_trace_callback(session.trace)
+            trace: Callable[[str], None] = session.trace
+            if isinstance(connection, FaultyConnection):
+                trace = connection.oncely_watched(trace)
+                session.strike = connection.oncely_strike
+            connection.set_trace_callback(trace)
             connection.set_authorizer(_allow(watch))
         return connection
 
@@ -64,6 +73,7 @@ class _Session:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self.in_transaction = False
+        self.strike: Callable[[Action], None] | None = None
 
     def trace(self, statement: str) -> None:
         if _QUIET.match(statement):
@@ -73,13 +83,15 @@ class _Session:
         for table in written_tables(statement):
             self._watch.note("written", table)
         begins, ends = begins_one(statement), ends_one(statement)
-        self._watch.pass_by(
+        action = self._watch.pass_by(
             "sqlite",
             first_words(statement),
             repeatable=reads(statement),
             inside=begins or (self.in_transaction and not ends),
         )
         self.in_transaction = begins or (self.in_transaction and not ends)
+        if action is not None and self.strike is not None:
+            self.strike(action)
 
 
 def _allow(watch: Watch) -> Callable[..., int]:
