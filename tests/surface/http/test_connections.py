@@ -10,7 +10,7 @@ import pytest
 
 from oncely import Oncely
 from oncely.surface.dashboard import site
-from oncely.surface.http import connection, run
+from oncely.surface.http import connection, gate, run
 from tests.surface.http.server import Client, as_served, in_thread, raw
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
@@ -200,6 +200,20 @@ def test_a_head_has_a_deadline(app: Oncely, sent: bytes, monkeypatch: pytest.Mon
     monkeypatch.setattr(run, "WATCH_SECONDS", 0.05)
     with as_served(app) as url:
         assert statuses(raw(url, sent, hold=True))[-1] == 408
+
+
+@pytest.mark.parametrize("whole", [[], ["1"]], ids=["the first", "the second"])
+def test_a_body_has_a_deadline(
+    app: Oncely, whole: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also behind a request on the same connection that arrived whole."""
+    monkeypatch.setattr(gate, "_BODY_SECONDS", 0.2)
+    before = b"".join(post(b'{"payload": %s}' % each.encode()) for each in whole)
+    with as_served(app) as url:
+        answer = raw(url, before + post(b'{"payload": 2}')[:-5], hold=True)
+    assert statuses(answer) == [*(201 for _ in whole), 408]
+    assert b'"body_too_slow"' in answer
+    assert payloads(app) == whole
 
 
 @pytest.mark.parametrize(("length", "status"), [(100, 408), (9_000, 413)])

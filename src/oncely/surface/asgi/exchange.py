@@ -13,6 +13,8 @@ from oncely.surface.asgi.types import Message, Receive, Scope, Send
 
 Settle = Callable[[Response | None], Awaitable[None]]
 _DISCONNECT: Final = "http.disconnect"
+ARRIVAL: Final = "oncely.arrival"
+"""Where an app finds the `Arrival` of a connection, in the state of its scope."""
 
 
 class TooLarge(Exception):
@@ -21,6 +23,13 @@ class TooLarge(Exception):
 
 class Disconnected(Exception):
     """The client went away before its request was whole."""
+
+
+class Arrival:
+    """How far the requests of one connection have arrived."""
+
+    is_whole = True
+    """Whether each request that began to arrive has arrived to its end."""
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
@@ -44,6 +53,12 @@ async def take_body(receive: Receive, limit: int) -> bytes:
         if not message.get("more_body", False):
             return b"".join([*chunks, chunk]) if chunks else chunk
         chunks.append(chunk)
+
+
+def has_arrived(scope: Scope) -> bool:
+    """Whether the server knows that the whole request is there: `receive` will not wait."""
+    arrival: Arrival | None = scope.get("state", {}).get(ARRIVAL)
+    return arrival is not None and arrival.is_whole
 
 
 def header(scope: Scope, name: bytes) -> list[bytes]:

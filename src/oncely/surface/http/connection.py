@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from oncely.surface.asgi.exchange import ARRIVAL, Arrival
 from oncely.surface.http import problem
 from oncely.surface.http.problem import Refused
 
@@ -43,7 +44,6 @@ class Connection(HttpToolsProtocol):
     _is_over_limit = False
     """The server has more connections than its limit. The first request of this one is read before
     it is refused, or its client might not see the answer."""
-    _in_message = False
     _is_head_read = False
     _quiet_bytes = 0
     """What has arrived inside a message since the parser last reported something."""
@@ -51,8 +51,9 @@ class Connection(HttpToolsProtocol):
     _stalled_since: float = math.inf
     _closing_since: float = math.inf
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, *, app_state: dict[str, Any], **options: Any) -> None:
+        self._arrival = Arrival()
+        super().__init__(app_state={**app_state, ARRIVAL: self._arrival}, **options)
         self._head = bytearray()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -61,7 +62,7 @@ class Connection(HttpToolsProtocol):
         self._is_over_limit = len(self.connections) > _connection_limit()
 
     def data_received(self, data: bytes) -> None:
-        if self._in_message:
+        if not self._arrival.is_whole:
             self._quiet_bytes += len(data)
             super().data_received(data)
             if self._quiet_bytes > _HEAD_LIMIT_BYTES:
@@ -81,7 +82,7 @@ class Connection(HttpToolsProtocol):
             self._head += data
             self._head_since = min(self._head_since, self.loop.time())
             self._check_partial_head()
-        if self._in_message and not self._is_head_read:  # it came behind another request
+        if not (self._arrival.is_whole or self._is_head_read):  # it came behind another request
             self._head_since = min(self._head_since, self.loop.time())
 
     def _take_head(self, data: bytes) -> None:
@@ -130,7 +131,8 @@ class Connection(HttpToolsProtocol):
     # What the parser calls.
 
     def on_message_begin(self) -> None:
-        self._in_message, self._is_head_read, self._quiet_bytes = True, False, 0
+        self._arrival.is_whole = self._is_head_read = False
+        self._quiet_bytes = 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -150,7 +152,7 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._in_message = False
+        self._arrival.is_whole = True
         super().on_message_complete()
 
     # Deadlines.

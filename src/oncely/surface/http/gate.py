@@ -16,7 +16,7 @@ from oncely.model.draft import check_name
 from oncely.model.errors import OncelyError
 from oncely.model.token import Token
 from oncely.surface.acting import acting
-from oncely.surface.asgi.exchange import Disconnected, TooLarge, take_body
+from oncely.surface.asgi.exchange import Disconnected, TooLarge, has_arrived, take_body
 from oncely.surface.asgi.types import Receive, Scope, Send
 from oncely.surface.base import is_job_id
 from oncely.surface.http import problem
@@ -92,7 +92,7 @@ class Gate:
         if "id" in path and not is_job_id(path["id"]):
             raise absent()
         call.query = decode_query(scope["query_string"], endpoint.query)
-        data = await self._body(endpoint, receive, headers)
+        data = await self._body(endpoint, scope, receive, headers)
         exchange.is_body_read = True
         decoder = self._decoders.get(endpoint.method)
         if decoder is not None:
@@ -110,7 +110,7 @@ class Gate:
         await exchange.answer(endpoint, answer)
 
     async def _body(
-        self, endpoint: Endpoint, receive: Receive, headers: Mapping[str, str]
+        self, endpoint: Endpoint, scope: Scope, receive: Receive, headers: Mapping[str, str]
     ) -> bytes:
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise Refused("unsupported_media_type", "Send the body as it is, not compressed.")
@@ -120,8 +120,11 @@ class Gate:
         try:
             if announced.isdecimal() and int(announced[:18]) > limit:
                 raise TooLarge
-            async with asyncio.timeout(_BODY_SECONDS):
+            if has_arrived(scope):  # A timer would cost more than to read the body.
                 data = await take_body(receive, limit)
+            else:
+                async with asyncio.timeout(_BODY_SECONDS):
+                    data = await take_body(receive, limit)
         except TimeoutError:
             raise Refused(
                 "body_too_slow",

@@ -42,6 +42,7 @@ def is_loopback(address: str) -> bool:
     return found.is_loopback
 
 
+@lru_cache(maxsize=256)
 def is_address(host: str) -> bool:
     """Whether the header Host has an address. A name in it can be that of a page of another site,
     which its name server points at this machine; an address cannot."""
