@@ -92,7 +92,7 @@ class Ground:
         """A delivery that tells on `line`: what it was forked from, and its process. `fresh`: the
         kind, if it is delivered in a fresh interpreter."""
         if fresh is not None:
-            template = self._new_template(lambda _: _prepare_fresh(self, fresh))
+            template = self._new_template(lambda control: _prepare_fresh(self, control, fresh))
             return template, template.start(line, b"")
         looks = self.looks_at_clocks
         if self._current is None or self._renews or self._current[0] is not looks:
@@ -333,9 +333,10 @@ def _prepare(ground: Ground, control: int) -> Deliver:
     return deliver
 
 
-def _prepare_fresh(ground: Ground, kind: str) -> Deliver:
+def _prepare_fresh(ground: Ground, control: int, kind: str) -> Deliver:
     """In a template of its own: the delivery becomes a new interpreter, and watches for itself."""
     processes.begin(ground.copies.alive)
+    cut_connections(keep=control)  # those to other templates too, which wait for their end
 
     def deliver(line: int, _: int) -> NoReturn:
         begin_fresh(ground, line, kind)
