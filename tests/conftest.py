@@ -3,6 +3,7 @@ import os
 import shlex
 import shutil
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -33,6 +34,9 @@ for _ignored in (signal.SIGQUIT, signal.SIGHUP):
 # Nothing of the caller's: a store, a key, or a proxy that would be asked for this very machine.
 for _name in ("ONCELY_URL", "ONCELY_API_KEY", "ONCELY_PUSH_ALLOW", "ONCELY_REDACT"):
     os.environ.pop(_name, None)
+# Some images set it: then this process, and every one that a test starts, compiles everything anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 
 # What an example takes depends on what else the machine does.

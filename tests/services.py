@@ -37,7 +37,11 @@ class Service:
         return None if None in paths else [path for path in paths if path is not None]
 
 
-CHROMIUM = Service(("chromium",), (("chromium", "chromium-browser", "google-chrome"),))
+# The shell is Chromium without its own windows, which nobody sees here: a third less to compute.
+CHROMIUM = Service(
+    ("chromium-headless-shell",),
+    (("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"),),
+)
 CURL = Service(("curl",), (("curl",),))
 MARIADB = Service(
     ("mariadb-server-core", "mariadb-client-core"),

@@ -1,15 +1,17 @@
 """Somebody at the dashboard, in a real browser."""
 
-import os
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, ViewportSize
 
 from oncely import Oncely
+from oncely.surface.dashboard import live
 from oncely.surface.dashboard.pages import PAGES
 from tests.surface.dashboard.shop import HACKED, PASSWORD, Shop, fill
 from tests.surface.http.server import in_thread
@@ -48,19 +50,15 @@ class Place:
 
 @contextmanager
 def serving(url: str) -> Iterator[Place]:
-    before = os.environ.get("ONCELY_PUSH_ALLOW")
-    os.environ["ONCELY_PUSH_ALLOW"] = "127.0.0.0/8"
-    try:
-        with Oncely(url) as app:
-            app.migrate()
-            shop = fill(app)
-            with in_thread(app) as address:
-                yield Place(app, f"{address}/dashboard", shop)
-    finally:
-        if before is None:
-            del os.environ["ONCELY_PUSH_ALLOW"]
-        else:
-            os.environ["ONCELY_PUSH_ALLOW"] = before
+    with pytest.MonkeyPatch.context() as patch, Oncely(url) as app:
+        patch.setenv("ONCELY_PUSH_ALLOW", "127.0.0.0/8")
+        # A stream that ends is an error in the browser's console; a busy machine may take longer
+        # for one page than a stream lives.
+        patch.setattr(live, "_LIFE_SECONDS", math.inf)
+        app.migrate()
+        shop = fill(app)
+        with in_thread(app) as address:
+            yield Place(app, f"{address}/dashboard", shop)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
 """One server on each engine for all tests of a file; each test finds its store empty."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
-from uuid import uuid4
 
 import pytest
 
 from oncely import Oncely
 from tests.cluster import Cluster
 from tests.engine.steps import Backdoor, engine_of
+from tests.spares import Spares
 from tests.surface.http.server import Client, Running, running
 
 Served = tuple[str, Running, Client]
@@ -19,17 +20,18 @@ def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('served') / 'jobs.db'}"
+        path = tmp_path_factory.mktemp("served") / "jobs.db"
+        shutil.copyfile(request.getfixturevalue("sqlite_template"), path)
+        url = f"sqlite:///{path}"
     else:
         cluster: Cluster = request.getfixturevalue("cluster")
-        name = f"served_{uuid4().hex}"
-        url = cluster.create_database(name)
-    with Oncely(url) as app:
-        app.migrate()
-        with running(app) as server, Client(server.url) as client:
-            yield url, server, client
+        spares: Spares = request.getfixturevalue("spares")
+        name = spares.take()
+        url = cluster.url(name)
+    with Oncely(url) as app, running(app) as server, Client(server.url) as client:
+        yield url, server, client
     if request.param == "postgres":
-        cluster.drop_database(name)
+        spares.give_back(name)
 
 
 @pytest.fixture(scope="module")

@@ -95,5 +95,6 @@ class Publishing:
         stored = 0
         while not (heard := self._heard_from[name]) or stored < heard + UNHEARD:
             await asyncio.sleep(POLL_SECONDS)
-            stored = sum(name in job.tags for job in await self._look())
+            if heard:
+                stored = sum(name in job.tags for job in await self._look())
         process.kill()
