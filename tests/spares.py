@@ -156,7 +156,8 @@ class Spares:
 
     def _forget(self, name: str) -> None:
         url = self._cluster.url(name)
-        for connection in (_keepers.pop(url), *self._sessions.pop(url, [])):
+        _keepers.pop(url).close()
+        for connection in self._sessions.pop(url, []):
             connection.close()
 
     @contextmanager
