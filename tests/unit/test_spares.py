@@ -156,6 +156,7 @@ def begin(connection: WireConnection) -> None:
 
 
 def end(connection: WireConnection) -> None:
+    assert connection.url is not None
     with psycopg.connect(connection.url, autocommit=True) as other:
         other.execute("select pg_terminate_backend(%s, 60000)", (connection.info.backend_pid,))
 
