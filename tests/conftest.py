@@ -157,10 +157,14 @@ def migrated() -> None:
 
 
 @pytest.fixture
-def app(url: str) -> Iterator[Oncely]:
+def app(url: str, request: pytest.FixtureRequest) -> Iterator[Oncely]:
     with Oncely(url) as app:
-        app.migrate()
-        yield app
+        if url.startswith("sqlite"):
+            yield app
+            return
+        spares: Spares = request.getfixturevalue("spares")
+        with spares.sessions_for(app):
+            yield app
 
 
 @pytest.fixture

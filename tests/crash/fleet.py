@@ -32,6 +32,7 @@ CONTEXT.set_forkserver_preload(
         "oncely.store.ledger.on_redis",
         "oncely.store.remote.server",
         "pymysql",
+        "tests.crash.effect_scenes",
         "tests.crash.publishers",
         "tests.crash.example_scenes",
         "tests.crash.ledger_calls",

@@ -48,41 +48,33 @@ def verify(world: Path) -> Callable[[], Any]:
     return lambda: "result" if found(world) else None
 
 
-def call(
-    url: str,
-    verb: str,
-    world: Path,
-    point: Callable[[], None],
-    *,
-    lease_seconds: float | None = None,
-) -> Any:
-    with Ledger(url, lease_seconds=lease_seconds, wait_seconds=PATIENCE_SECONDS) as ledger:
-        if verb == "transaction":
-            return transact(url, ledger, point)
-        run = ledger._engine.run
+def call(ledger: Ledger, verb: str, world: Path, point: Callable[[], None]) -> Any:
+    run = ledger._engine.run
 
-        def bounded(make: Any, access: Any) -> Any:
-            if access == "read":  # a look at the holder, while it waits
-                return run(make, access)
-            point()
-            value = run(make, access)
-            point()
-            return value
+    def bounded(make: Any, access: Any) -> Any:
+        if access == "read":  # a look at the holder, while it waits
+            return run(make, access)
+        point()
+        value = run(make, access)
+        point()
+        return value
 
-        ledger._engine.run = bounded  # type: ignore[method-assign]
+    def do() -> str:
+        point()
+        value = effect(world)
+        point()
+        return value
 
-        def do() -> str:
-            point()
-            value = effect(world)
-            point()
-            return value
-
+    ledger._engine.run = bounded  # type: ignore[method-assign]
+    try:
         if verb == "step":
             value = ledger.step(KEY, do)
         else:
             value = ledger.fence(KEY, do, verify=verify(world) if verb == "verified" else None)
-        point()
-        return value
+    finally:
+        del ledger._engine.run
+    point()
+    return value
 
 
 def transact(url: str, ledger: Ledger, point: Callable[[], None]) -> Any:
@@ -105,8 +97,16 @@ def transact(url: str, ledger: Ledger, point: Callable[[], None]) -> Any:
     return entry.result
 
 
+def open_ledger(url: str, lease_seconds: float | None = None) -> Ledger:
+    return Ledger(url, lease_seconds=lease_seconds, wait_seconds=PATIENCE_SECONDS)
+
+
 def _crashing(url: str, verb: str, world: Path, last: int) -> None:
-    call(url, verb, world, Points(last), lease_seconds=SHORT_LEASE_SECONDS)
+    with open_ledger(url, SHORT_LEASE_SECONDS) as ledger:
+        if verb == "transaction":
+            transact(url, ledger, Points(last))
+        else:
+            call(ledger, verb, world, Points(last))
 
 
 def crash(url: str, verb: str, world: Path, last: int) -> bool:
@@ -120,4 +120,7 @@ def crash(url: str, verb: str, world: Path, last: int) -> bool:
 
 def call_at_once(gate: Gate, url: str, verb: str, world: Path) -> Any:
     gate()
-    return call(url, verb, world, Points(None))
+    with open_ledger(url) as ledger:
+        if verb == "transaction":
+            return transact(url, ledger, Points(None))
+        return call(ledger, verb, world, Points(None))

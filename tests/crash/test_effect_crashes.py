@@ -22,6 +22,7 @@ from tests.crash.other_side import OtherSide
 from tests.crash.stopping import let_leases_run_out
 from tests.engine.steps import found, sql
 from tests.seed import dice
+from tests.spares import Spares
 from tests.waiting import PATIENCE_SECONDS
 
 EXACTLY_ONCE = (
@@ -46,9 +47,10 @@ def place(
         yield f"sqlite:///{tmp_path_factory.mktemp('effects') / 'jobs.db'}"
         return
     cluster: Cluster = request.getfixturevalue("cluster")
-    name = f"effects_{uuid4().hex}"
-    yield cluster.create_database(name)
-    cluster.drop_later(name)
+    spares: Spares = request.getfixturevalue("spares")
+    name = spares.take()
+    yield cluster.url(name)
+    spares.give_back(name)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import itertools
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,16 @@ import pytest
 
 from oncely import InDoubt, Ledger
 from tests.crash.fleet import Fleet
-from tests.crash.ledger_calls import KEY, Points, call, call_at_once, crash, found
+from tests.crash.ledger_calls import (
+    KEY,
+    Points,
+    call,
+    call_at_once,
+    crash,
+    found,
+    open_ledger,
+    transact,
+)
 from tests.crash.load import TORTURE
 
 pytest_plugins = ["tests.engine.ledger_fixtures"]
@@ -36,12 +46,11 @@ def place(request: pytest.FixtureRequest) -> str:
     return url
 
 
-def forget(url: str, world: Path) -> None:
+def forget(ledger: Ledger, world: Path) -> None:
     """A new start, for the next boundary."""
     world.unlink(missing_ok=True)
-    with Ledger(url) as ledger:
-        while ledger._engine.run(lambda _: _forget(), "transaction"):
-            pass
+    while ledger._engine.run(lambda _: _forget(), "transaction"):
+        pass
 
 
 def _forget() -> Any:
@@ -50,8 +59,15 @@ def _forget() -> Any:
     return plans.prune(-1_000_000)
 
 
+@pytest.fixture
+def ledger(place: str) -> Iterator[Ledger]:
+    """Of a process that lives, through all ends of others."""
+    with open_ledger(place) as ledger:
+        yield ledger
+
+
 @pytest.mark.parametrize("verb", ["step", "fence", "verified"])
-def test_ended_at_every_boundary(place: str, world: Path, verb: str) -> None:
+def test_ended_at_every_boundary(place: str, ledger: Ledger, world: Path, verb: str) -> None:
     """A step is repeated until it is recorded, a fence never. Its doubt is shown, and a person who
     looks ends it; one that can be asked about goes on by itself."""
     doubts = 0
@@ -60,20 +76,19 @@ def test_ended_at_every_boundary(place: str, world: Path, verb: str) -> None:
             break
         before = len(found(world))
         try:
-            assert call(place, verb, world, NOWHERE) == "result"
+            assert call(ledger, verb, world, NOWHERE) == "result"
         except InDoubt:
             doubts += 1
             assert verb == "fence"
             assert len(found(world)) == before
-            with Ledger(place) as ledger:
-                assert [doubt.key for doubt in ledger.in_doubt()] == [KEY]
-                result = "result" if before else None
-                ledger.resolve(KEY, happened=bool(before), result=result)
-            assert call(place, verb, world, NOWHERE) == "result"
+            assert [doubt.key for doubt in ledger.in_doubt()] == [KEY]
+            result = "result" if before else None
+            ledger.resolve(KEY, happened=bool(before), result=result)
+            assert call(ledger, verb, world, NOWHERE) == "result"
         # The step was told apart by its key, had the other side taken one.
         assert len(found(world)) in ((1, 2) if verb == "step" else (1,)), (last, verb)
-        assert call(place, verb, world, NOWHERE) == "result"
-        forget(place, world)
+        assert call(ledger, verb, world, NOWHERE) == "result"
+        forget(ledger, world)
     assert last >= 6
     assert (doubts > 0) == (verb == "fence")
 
@@ -83,32 +98,30 @@ def test_ended_at_every_boundary(place: str, world: Path, verb: str) -> None:
 def test_ended_twice(url: str, world: Path, verb: str) -> None:
     """First with the intent written, or with the effect done; then anywhere, or under less
     torture at every fifth boundary."""
-    with Ledger(url) as ledger:
+    with open_ledger(url) as ledger:
         ledger.migrate()
-    pairs = 0
-    for first in (2, 3):
-        for second in itertools.count(step=1 if TORTURE > 1 else 5):
-            assert crash(url, verb, world, first)
-            if not crash(url, verb, world, second):
-                break
-            pairs += 1
-            try:
-                call(url, verb, world, NOWHERE)
-            except InDoubt:
-                assert verb == "fence"
-                assert len(found(world)) <= 1
-                with Ledger(url) as ledger:
+        pairs = 0
+        for first in (2, 3):
+            for second in itertools.count(step=1 if TORTURE > 1 else 5):
+                assert crash(url, verb, world, first)
+                if not crash(url, verb, world, second):
+                    break
+                pairs += 1
+                try:
+                    call(ledger, verb, world, NOWHERE)
+                except InDoubt:
+                    assert verb == "fence"
+                    assert len(found(world)) <= 1
                     happened = bool(found(world))
                     ledger.resolve(KEY, happened=happened, result="result" if happened else None)
-                call(url, verb, world, NOWHERE)
-            assert len(found(world)) >= 1
-            if verb != "step":
-                assert len(found(world)) == 1, (first, second)
-            forget(url, world)
-        with Ledger(url) as ledger:
+                    call(ledger, verb, world, NOWHERE)
+                assert len(found(world)) >= 1
+                if verb != "step":
+                    assert len(found(world)) == 1, (first, second)
+                forget(ledger, world)
             if ledger.in_doubt():
                 ledger.resolve(KEY, happened=True)
-        forget(url, world)
+            forget(ledger, world)
     assert pairs >= 2
 
 
@@ -133,12 +146,13 @@ def make_world(url: str) -> None:
 
 def test_a_transaction_ended_at_every_boundary(url: str, world: Path) -> None:
     make_world(url)
-    for last in itertools.count():
-        if not crash(url, "transaction", world, last):
-            break
-        assert call(url, "transaction", world, NOWHERE) == "result"
-        assert effects(url) == [("done",)] * (last + 1)
-        forget(url, world)
+    with open_ledger(url) as ledger:
+        for last in itertools.count():
+            if not crash(url, "transaction", world, last):
+                break
+            assert transact(url, ledger, NOWHERE) == "result"
+            assert effects(url) == [("done",)] * (last + 1)
+            forget(ledger, world)
     assert last == 5
 
 

@@ -1,11 +1,13 @@
+import shutil
 from collections.abc import Iterator
-from uuid import uuid4
+from pathlib import Path
 
 import pytest
 
 from oncely import Oncely
 from tests.cluster import Cluster
 from tests.engine.stage import Stage
+from tests.spares import Spares
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -15,16 +17,16 @@ def shared_app(
     """One store per engine for a whole file: for tables of cases that leave nothing behind, or
     that keep out of each other's way."""
     if request.param == "sqlite":
-        with Oncely(f"sqlite:///{tmp_path_factory.mktemp('shared') / 'jobs.db'}") as app:
-            app.migrate()
+        template: Path = request.getfixturevalue("sqlite_template")
+        with Oncely(f"sqlite:///{shutil.copy(template, tmp_path_factory.mktemp('shared'))}") as app:
             yield app
         return
     cluster: Cluster = request.getfixturevalue("cluster")
-    name = f"shared_{uuid4().hex}"
-    with Oncely(cluster.create_database(name)) as app:
-        app.migrate()
+    spares: Spares = request.getfixturevalue("spares")
+    name = spares.take()
+    with Oncely(cluster.url(name)) as app, spares.sessions_for(app):
         yield app
-    cluster.drop_later(name)
+    spares.give_back(name)
 
 
 @pytest.fixture(params=["async", "def"])

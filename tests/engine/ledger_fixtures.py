@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import create_engine, text
 
-from tests.cluster import free_port
+from tests.cluster import Cluster, free_port
 from tests.engine.ledger_places import PLACES, Place, serve
 from tests.services import MARIADB, REDIS, programs
 
@@ -76,12 +76,31 @@ def _as_root() -> list[str]:
 
 @pytest.fixture
 def mysql_database(mysql_url: str) -> str:
+    return _create_mysql_database(mysql_url)
+
+
+@pytest.fixture(scope="session")
+def ledger_mysql(mysql_url: str) -> str:
+    """One database for all tests of the ledger, which keep out of each other's way by their
+    keys."""
+    return _create_mysql_database(mysql_url)
+
+
+@pytest.fixture(scope="session")
+def ledger_postgres(cluster: Cluster) -> Iterator[str]:
+    """The same on PostgreSQL."""
+    name = f"ledger_{uuid4().hex}"
+    yield cluster.create_database(name)
+    cluster.drop_later(name)
+
+
+def _create_mysql_database(server: str) -> str:
     name = f"test_{uuid4().hex}"
-    engine = create_engine(mysql_url)
+    engine = create_engine(server)
     with engine.begin() as connection:
         connection.execute(text(f"create database {name} character set utf8mb4"))
     engine.dispose()
-    return mysql_url + name
+    return server + name
 
 
 @pytest.fixture

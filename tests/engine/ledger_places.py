@@ -65,13 +65,13 @@ def _url(url: str, closing: ExitStack) -> Any:
 
 PLACES: dict[str, tuple[str, Callable[[str, ExitStack], Any]]] = {
     "sqlite": ("sqlite_url", _url),
-    "postgres": ("postgres_url", _url),
-    "mysql": ("mysql_database", _url),
+    "postgres": ("ledger_postgres", _url),
+    "mysql": ("ledger_mysql", _url),
     "redis": ("redis_url", _url),
-    "sqlalchemy-postgres": ("postgres_url", _alchemy),
+    "sqlalchemy-postgres": ("ledger_postgres", _alchemy),
     "sqlalchemy-sqlite": ("sqlite_url", _alchemy),
     "lent-sqlite3": ("sqlite_url", _sqlite3),
-    "lent-psycopg": ("postgres_url", _psycopg),
+    "lent-psycopg": ("ledger_postgres", _psycopg),
 }
 SERVERS = ("sqlite", "postgres", "mysql", "redis")
 """Those where calls of one process can meet: one lent connection is one caller."""
@@ -92,8 +92,8 @@ class Place:
         return ledger
 
     def key(self, name: str) -> str:
-        """Redis is shared by all tests."""
-        return f"{name}:{uuid4().hex[:8]}x" if self.name == "redis" else name
+        """The servers are shared by all tests."""
+        return name if self.url.startswith("sqlite") else f"{name}:{uuid4().hex[:8]}x"
 
 
 everywhere = pytest.mark.parametrize("place", PLACES, indirect=True)

@@ -9,7 +9,7 @@ import re
 import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any, Final
 
 import psycopg
@@ -23,6 +23,7 @@ from oncely.store.deliver import Settlement
 from oncely.store.plan import Row
 from oncely.store.sql import EngineName
 from oncely.store.url import sqlite_path
+from tests.spares import session
 from tests.waiting import wait_until
 
 TABLES: Final = (
@@ -60,18 +61,22 @@ class Backdoor:
     def __init__(self, app: Oncely) -> None:
         self._sqlite: sqlite3.Connection | None = None
         self._postgres: psycopg.Connection[Row] | None = None
+        self._closing = ExitStack()
         if engine_of(app) == "postgres":
-            self._postgres = psycopg.connect(app.url, autocommit=True)
+            self._postgres = self._closing.enter_context(session(app.url))
             return
         path = sqlite_path(app.url.partition("://")[2], app.url)
         assert path is not None
         self._sqlite = sqlite3.connect(path, timeout=30, isolation_level=None)
+        self._closing.callback(self._sqlite.close)
 
     def sql(self, text: str, **params: Any) -> list[Row]:
         if self._sqlite is not None:
             return self._sqlite.execute(text.replace("oncely.", "oncely_"), params).fetchall()
         assert self._postgres is not None
-        cursor = self._postgres.execute(_PARAM.sub(r"%(\1)s", text).encode(), params)
+        # What is prepared would outlive the tables of a test.
+        query = _PARAM.sub(r"%(\1)s", text).encode()
+        cursor = self._postgres.execute(query, params, prepare=False)
         return cursor.fetchall() if cursor.description else []
 
     def let_days_pass(self, days: float) -> None:
@@ -81,9 +86,7 @@ class Backdoor:
             self.sql(f"update oncely.{table} set {moved}")
 
     def close(self) -> None:
-        for connection in (self._sqlite, self._postgres):
-            if connection is not None:
-                connection.close()
+        self._closing.close()
 
 
 def sql(app: Oncely, text: str, **params: Any) -> list[Row]:

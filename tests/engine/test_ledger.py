@@ -518,14 +518,17 @@ def test_only_what_is_in_doubt_can_be_resolved(place: Place, act: Act) -> None:
             act(ledger, "resolve", key, **bad)
 
 
-@pytest.mark.parametrize("place", ["postgres", "mysql"], indirect=True)
-def test_a_missing_table_is_said_with_the_call_that_makes_it(place: Place, act: Act) -> None:
-    with Ledger(place.url) as ledger:
+@pytest.mark.parametrize("empty", ["postgres_url", "mysql_database"])
+def test_a_missing_table_is_said_with_the_call_that_makes_it(
+    empty: str, act: Act, request: pytest.FixtureRequest
+) -> None:
+    url: str = request.getfixturevalue(empty)
+    with Ledger(url) as ledger:
         with pytest.raises(SchemaError, match=r"ledger\.migrate\(\)"):
             act(ledger, "step", "k", boom)
 
         def migrate(_: int) -> list[str]:
-            with Ledger(place.url) as other:
+            with Ledger(url) as other:
                 return other.migrate()
 
         with ThreadPoolExecutor() as threads:

@@ -24,7 +24,7 @@ HANDLERS = "application_name = 'oncely handler' and datname = current_database()
 def server(cluster: Cluster, spares: Spares) -> Iterator[Oncely]:
     """A store on PostgreSQL."""
     name = spares.take()
-    with Oncely(cluster.url(name)) as app:
+    with Oncely(cluster.url(name)) as app, spares.sessions_for(app):
         yield app
     spares.give_back(name)
 

@@ -195,7 +195,7 @@ def test_a_lease_that_ran_out_and_nobody_else_has_taken(app: Oncely, stage: Stag
 @pytest.fixture
 def on_postgres(cluster: Cluster, spares: Spares, form: str) -> Iterator[Stage]:
     name = spares.take()
-    with Oncely(cluster.url(name)) as app:
+    with Oncely(cluster.url(name)) as app, spares.sessions_for(app):
         yield Stage(app, form)
     spares.give_back(name)
 

@@ -1,15 +1,17 @@
 """A database that a test has used is as new for the next one, or it is not used again."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import psycopg
 import pytest
 
 from oncely import NewJob, Oncely
+from oncely.store.postgres.engine import PostgresEngine
+from oncely.store.postgres.wire import WireConnection
 from tests.cluster import Cluster
-from tests.spares import Spares
+from tests.spares import Spares, session
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +124,64 @@ def test_one_that_became_large_is_not_used_again(cluster: Cluster, own: Spares) 
         app.enqueue_many([NewJob("k", secrets.token_hex(50_000)) for _ in range(60)])
     own.give_back(name)
     assert own.take() != name
+
+
+def idle(app: Oncely) -> list[WireConnection]:
+    assert isinstance(app._engine, PostgresEngine)
+    return app._engine._idle
+
+
+def pids(app: Oncely) -> list[int]:
+    return [connection.info.backend_pid for connection in idle(app)]
+
+
+def test_the_sessions_of_an_app_are_those_of_the_next(cluster: Cluster, own: Spares) -> None:
+    name, seen = own.take(), []
+    for _ in range(2):
+        with Oncely(cluster.url(name)) as app, own.sessions_for(app):
+            assert app.enqueue("k").inserted
+            seen.append(pids(app))
+        own.give_back(name)
+        assert own.take() == name
+    own.give_back(name)
+    assert seen[0] == seen[1]
+
+
+def prepare_nothing(connection: WireConnection) -> None:
+    connection.prepare_threshold = None
+
+
+def begin(connection: WireConnection) -> None:
+    connection.execute("begin")
+
+
+def end(connection: WireConnection) -> None:
+    assert connection.url is not None
+    with psycopg.connect(connection.url, autocommit=True) as other:
+        other.execute("select pg_terminate_backend(%s, 60000)", (connection.info.backend_pid,))
+
+
+@pytest.mark.parametrize("change", [prepare_nothing, begin, end])
+def test_a_session_that_was_changed_is_not_used_again(
+    cluster: Cluster, own: Spares, change: Callable[[WireConnection], None]
+) -> None:
+    name = own.take()
+    with Oncely(cluster.url(name)) as app, own.sessions_for(app):
+        app.enqueue("k")
+        [connection] = idle(app)
+        change(connection)
+    own.give_back(name)
+    assert own.take() == name
+    with Oncely(cluster.url(name)) as app, own.sessions_for(app):
+        assert pids(app) == []
+    own.give_back(name)
+
+
+def test_two_at_a_time_have_sessions_of_their_own(cluster: Cluster, own: Spares) -> None:
+    name = own.take()
+    with session(cluster.url(name)) as one, session(cluster.url(name)) as two:
+        assert one.info.backend_pid != two.info.backend_pid
+        kept = one.info.backend_pid
+    with session(cluster.url(name)) as again:
+        assert again.info.backend_pid == kept
+    own.give_back(name)
