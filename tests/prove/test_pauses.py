@@ -116,4 +116,5 @@ def test_who_is_in_the_way(postgres_url: str, tmp_path: Path) -> None:
         wait_until(lambda: is_in_the_way(nobody, [postgres_url]))
         one.rollback()
         wait_until(lambda: not is_in_the_way(nobody, [postgres_url]))
-        other.pgconn.get_result()
+        while other.pgconn.get_result() is not None:
+            pass

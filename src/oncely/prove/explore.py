@@ -207,7 +207,12 @@ class _Proof:
                 return
             self._progress(number, len(singles))
             self._try(schedule)
-        if pairs and not self._report.violations:
+        if self._report.violations:
+            return
+        # Costly, and for a handler that is broken anyway it says nothing new.
+        for schedule in faults.of_interpreters(self._report.boundaries):
+            self._try(schedule)
+        if pairs:
             self._explore_pairs()
 
     def _explore_pairs(self) -> None:
@@ -244,7 +249,6 @@ class _Proof:
         yield from faults.of_files(boundaries)
         yield from faults.of_databases(boundaries)
         yield from faults.of_services(boundaries)
-        yield from faults.of_interpreters(boundaries)
         yield from faults.at("late", [one for one in crashes if one.name != "claim"])
 
     def _free(self) -> list[Boundary]:
