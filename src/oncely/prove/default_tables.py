@@ -38,36 +38,32 @@ def find_default_tables(
     copies: Copies, named: Sequence[Table], looked_at: set[str], schema: str
 ) -> Iterator[DefaultTable]:
     """Those of the databases that were not looked at yet."""
+    urls = [url for url in _urls(copies) if url not in looked_at]
+    if not urls:
+        return
+    looked_at.update(urls)
     with Readers(copies) as readers:
         chosen = {table.reader(readers).key for table in named}
-        for url, now, first in _databases(copies, readers):
-            if now.key in looked_at:
-                continue
-            looked_at.add(now.key)
+        for url in urls:
+            database = DefaultTable(url, "")
+            now, first = database.reader(readers), database.reader(readers, first=True)
             if now.key not in chosen:
-                names = {*now.tables(schema), *first.tables(schema)}
-                for name in sorted(names):
+                for name in sorted({*now.tables(schema), *first.tables(schema)}):
                     if not (_is_large(now, name) or _is_large(first, name)):
                         yield DefaultTable(url, name)
 
 
-def _databases(
-    copies: Copies, readers: Readers
-) -> Iterator[tuple[str, DatabaseReader, DatabaseReader]]:
-    for path in copies.sqlite_files():
-        if os.path.exists(copies.file(path)):
-            url = f"sqlite:///{quote(path)}"
-            yield url, readers.file(path), readers.file(path, first=True)
-    for database in copies.databases.all:
-        url = database.url
-        yield url, readers.server(url), readers.server(url, first=True)
+def _urls(copies: Copies) -> list[str]:
+    """Of the databases of which there are copies."""
+    files = [path for path in copies.sqlite_files() if os.path.exists(copies.file(path))]
+    servers = [database.url for database in copies.databases.all]
+    return [*(f"sqlite:///{quote(path)}" for path in files), *servers]
 
 
 def _is_large(reader: DatabaseReader, table: str) -> bool:
     if not reader.has(table):
         return False
-    found = reader.query(f"select 1 from {quoted(table)} limit 1 offset {_MOST_ROWS}")
-    return bool(found)
+    return bool(reader.query(f"select 1 from {quoted(table)} limit 1 offset {_MOST_ROWS}"))
 
 
 def varying_columns(one: Iterable[str], other: Iterable[str]) -> set[str]:
