@@ -92,9 +92,17 @@ class Copies:
 
     def keep_copy(self, now: str) -> None:
         """What this copy holds now is what every schedule begins with."""
-        first = self._folder / "first" / Path(now).name
-        first.unlink(missing_ok=True)
-        _copy_database(now, str(first))
+        first = self.first_file(now)
+        Path(first).unlink(missing_ok=True)
+        _copy_database(now, first)
+
+    def first_file(self, now: str) -> str:
+        """What this copy holds at the beginning of every schedule."""
+        return str(self._folder / "first" / Path(now).name)
+
+    def sqlite_files(self) -> list[str]:
+        """The originals of which there are copies."""
+        return sorted(mark.read_text() for mark in (self._folder / "first").glob("*.known"))
 
     def conninfo(self, conninfo: str) -> str | None:
         return self.databases.conninfo(conninfo)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from oncely.model.errors import InvalidInput
 from oncely.prove.abandoned import CopiedDatabase
+from oncely.prove.idle_pools import own_sessions
 from oncely.prove.rows import Rows
+
+_SESSIONS: Final = """
+select pid, application_name, coalesce(state, 'starting') from pg_stat_activity
+where datname = %s order by pid
+"""
 
 
 class Database:
@@ -18,6 +24,7 @@ class Database:
     def __init__(self, conninfo: str, folder: Path) -> None:
         from psycopg import conninfo as infos
 
+        self.url = conninfo
         self.parts = infos.conninfo_to_dict(conninfo)
         self.name = str(self.parts.get("dbname") or self.parts.get("user") or "")
         token = secrets.token_hex(4)
@@ -73,7 +80,8 @@ class Database:
                 return
             raise InvalidInput(
                 f"the PostgreSQL database {source!r} cannot be copied while others are connected "
-                "to it: prove against a database of its own, and close what is open to it"
+                f"to it: {self._sessions(source)}. Close them, end them with `select "
+                "pg_terminate_backend(pid)`, or prove against a database of its own"
             ) from None
         except psycopg.errors.InsufficientPrivilege:
             raise InvalidInput(
@@ -81,15 +89,25 @@ class Database:
                 "databases. Prove with one that may: alter role … createdb"
             ) from None
 
+    def _sessions(self, name: str) -> str:
+        """Who is connected to it."""
+        own = own_sessions()
+        rows = self._run(_SESSIONS, name).fetchall()
+        return ", ".join(
+            f"pid {pid} (application_name {application!r}, {state}"
+            f"{', opened by this process' if pid in own else ''})"
+            for pid, application, state in rows
+        )
+
     def _end_sessions(self, name: str) -> None:
         self._run(f"select pg_terminate_backend(pid) from pg_stat_activity where datname='{name}'")
 
-    def _run(self, text: str) -> None:
+    def _run(self, text: str, *values: str) -> Any:
         import psycopg
 
         if self._admin is None:
             self._admin = psycopg.connect(self.conninfo("postgres"), autocommit=True)
-        self._admin.execute(text.encode())
+        return self._admin.execute(text.encode(), values or None)
 
 
 class Databases:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from oncely.model.errors import InvalidInput
 from oncely.prove import faults
+from oncely.prove.default_tables import DefaultTable, varying_columns, without_columns
 from oncely.prove.downstream import Downstream
 from oncely.prove.fresh import why_not
 from oncely.prove.fresh_verdict import judge_fresh
@@ -21,10 +22,11 @@ from oncely.prove.report import Report, Risk, Violation
 from oncely.prove.schedule import Fault, Move, Schedule, parse
 from oncely.prove.seams.http import BY_HTTP
 from oncely.prove.stage import CHILDREN, NotFresh, Play, Stage
+from oncely.prove.stand_ins import StandIns
 from oncely.prove.timeline import short
 from oncely.prove.verdict import Verdict, differences, judge
 from oncely.prove.watch import Boundary, Note
-from oncely.prove.world import Table, WorldItem
+from oncely.prove.world import Snapshot, Table, WorldItem
 from oncely.surface.app import Oncely
 
 Progress = Callable[[int, int], None]
@@ -52,7 +54,8 @@ def prove(
 
     It runs for real, in forked processes that end for real at every boundary, on copies of the
     databases; then the job is delivered again, and `world` compared with what one clean run leaves.
-    `world` takes `Table`, `Downstream`, `Mailbox`, anything with `snapshot()`, and functions. With
+    `world` takes `Table`, `Downstream`, `Mailbox`, anything with `snapshot()`, and functions. Of a
+    database of which it has no `Table`, all tables are compared. With
     `max_faults=1` no schedule has two faults; with `by_line=True` every line of yours is a boundary
     too. A call to another machine is refused, unless its host is in `allow_hosts`, and so is a
     process, unless its program is in `accept`, which also takes the address of a service on this
@@ -94,6 +97,7 @@ class _Proof:
         self._deadline = deadline
         self._progress = progress or (lambda _done, _all: None)
         self._report = report
+        self._stand_ins = StandIns()
         self._seen_after: dict[Schedule, list[Boundary]] = {}
 
     def run(self, only: Schedule | None, *, pairs: bool) -> Report:
@@ -114,14 +118,12 @@ class _Proof:
         first = stage.play(Schedule())
         stage.ground.looks_at_clocks = False
         _refuse_unfinished(first)
-        report.wanted = first.world
         report.boundaries = first.deliveries[0].boundaries
         if len(first.deliveries) > 1:
             report.unobserved.append(
                 f"the clean run took {len(first.deliveries)} deliveries, and faults are played in "
                 "the first only"
             )
-        report.before = stage.before
         self._notice(first)
         changed = [each.label for each in differences(stage.before, first.world)]
         self._notice_what_is_left(first, changed)
@@ -131,21 +133,44 @@ class _Proof:
             )
         if not changed:
             report.unobserved.append(
-                "the clean run changed nothing in world=, so nothing could be seen to be lost or "
-                "doubled: give the tables and services that the handler writes to"
+                "the clean run changed nothing in world=, nor in the tables of its databases, so "
+                "nothing could be seen to be lost or doubled: give the services that the handler "
+                "writes to"
             )
         second = stage.play(Schedule())
-        unequal = differences(first.world, second.world)
+        self._stand_ins.learn(stage.before, first.world, second.world)
+        self._leave_out_what_varies(first.world, second.world)
+        report.generated = sorted(stage.generated.left_out)
+        report.random_names = sorted(self._stand_ins.random)
+        report.compared = [*stage.named_labels]
+        report.compared += [each for each in changed if each not in stage.named_labels]
+        report.before = self._stand_ins.apply(stage.before)
+        report.wanted = self._stand_ins.apply(first.world)
+        unequal = differences(report.wanted, self._stand_ins.apply(second.world))
         if unequal or second.job.state != first.job.state:
             report.unequal = unequal
             return False
         return True
 
+    def _leave_out_what_varies(self, one: Snapshot, other: Snapshot) -> None:
+        """In tables that nobody has named: columns in which two clean runs differ, or the table."""
+        report, stage, apply = self._report, self._stage, self._stand_ins.apply
+        for label, table in stage.labelled_tables():
+            if not isinstance(table, DefaultTable):
+                continue
+            if apply({label: one[label]}) == apply({label: other[label]}):
+                continue
+            columns = varying_columns(one[label].elements(), other[label].elements())
+            table.ignore |= columns
+            report.varying += [f"{table.name}.{column}" for column in sorted(columns)]
+            for world in (stage.before, one, other):
+                world[label] = without_columns(world[label], columns)
+
     def _notice_what_is_left(self, play: Play, changed: list[str]) -> None:
         """What the clean run has changed that is not compared, or without a write that was seen,
         and what it has not changed."""
         report, stage = self._report, self._stage
-        report.not_touched = [label for label in stage.labels if label not in changed]
+        report.not_touched = [label for label in stage.named_labels if label not in changed]
         if not self._has_custom:  # a snapshot may look there
             report.not_compared += [f"the file {path}" for path in stage.changed_files()]
             report.not_compared += [f"the key {key} of Redis" for key in stage.changed_keys()]
@@ -285,7 +310,7 @@ class _Proof:
         if verdict == "held":
             report.held += 1
         if verdict in _BROKEN:
-            found = differences(report.wanted, play.world)
+            found = differences(report.wanted, self._stand_ins.apply(play.world))
             report.violations.append(Violation.of(verdict, play, report.boundaries, found))
         elif self._leaves_more_to_do(schedule):
             after = play.deliveries[1:2]
@@ -324,10 +349,11 @@ class _Proof:
         return min(answered, key=lambda each: self._wrong(each[1]))
 
     def _compare(self, play: Play) -> Verdict:
-        return judge(self._report.before, self._report.wanted, play.world)
+        found = self._stand_ins.apply(play.world)
+        return judge(self._report.before, self._report.wanted, found)
 
     def _wrong(self, play: Play) -> int:
-        found = differences(self._report.wanted, play.world)
+        found = differences(self._report.wanted, self._stand_ins.apply(play.world))
         return sum(len(each.missing) + len(each.extra) for each in found)
 
 

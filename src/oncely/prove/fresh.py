@@ -126,7 +126,7 @@ def _deliver(start: FreshStart, copies: Copies, watch: Watch) -> None:
     retry, timeout = pickle.loads(start.policy)
     app = Oncely(start.url) if start.schema is None else Oncely(start.url, schema=start.schema)
     app.job(start.kind, retry=retry, timeout=timeout)(
-        as_handler(target) if start.is_plain else target
+        as_handler(target, app) if start.is_plain else target
     )
     asyncio.run(work(app, watch))
     watch.end()

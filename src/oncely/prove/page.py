@@ -56,9 +56,7 @@ def page(report: Report) -> str:
 
 def _violation(violation: Violation) -> str:
     changes = [
-        f"{each.label}\n"
-        + "".join(f"  missing  {line}\n" for line in each.missing)
-        + "".join(f"  too many {line}\n" for line in each.extra)
+        f"{each.label}\n" + "".join(f"  {line}\n" for line in each.lines)
         for each in violation.differences
     ]
     return (

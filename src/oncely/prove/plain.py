@@ -11,6 +11,7 @@ from typing import Any, Final
 from oncely.flow.context import Context
 from oncely.model.errors import InvalidInput
 from oncely.model.retry import Retry
+from oncely.prove.celery_task import celery_handler, is_celery_task
 from oncely.surface.app import Oncely
 
 _TARGET: Final = "oncely_target"
@@ -33,11 +34,16 @@ def as_app(target: Any, kind: str | None) -> Iterator[tuple[Oncely, str]]:
         Oncely(f"sqlite:///{folder}/jobs.db") as app,
     ):
         name = kind or getattr(target, "__name__", None) or "function"
-        app.job(name, retry=Retry(base=0, jitter=False))(as_handler(target))
+        app.job(name, retry=Retry(base=0, jitter=False))(as_handler(target, app))
         yield app, name
 
 
 def _check(app: Oncely, kind: str | None) -> str:
+    if app._closed:
+        raise InvalidInput(
+            "the app that is to be proved is closed; expected an open one: call prove before "
+            "app.close(), or inside the `with` of the app"
+        )
     known = sorted(app._registry._handlers)
     if kind is None or app._registry.get(kind) is None:
         told = ", ".join(known) or "none"
@@ -51,8 +57,8 @@ def target_of(handler: Callable[..., Any]) -> Callable[..., Any]:
     return target
 
 
-def as_handler(target: Callable[..., Any]) -> Callable[..., Any]:
-    handler = _call(target)
+def as_handler(target: Callable[..., Any], app: Oncely) -> Callable[..., Any]:
+    handler = celery_handler(target, app) if is_celery_task(target) else _call(target)
     setattr(handler, _TARGET, target)
     return handler
 

@@ -61,8 +61,7 @@ class Violation(msgspec.Struct, frozen=True):
         lines = [f"{self.verdict}: {self.schedule.told}", "", draw(self.lanes), ""]
         for each in self.differences:
             lines += [f"  {each.label}"]
-            lines += [f"    missing  {line}" for line in each.missing]
-            lines += [f"    too many {line}" for line in each.extra]
+            lines += [f"    {line}" for line in each.lines]
         lines += [f"  the job is {self.ended}", f"  play it again: schedule={self.token!r}"]
         lines += ["", f"  {self.advice}"]
         return "\n".join(lines)
@@ -85,6 +84,14 @@ class Report(msgspec.Struct):
     held: int = 0
     """Schedules that left the job in doubt, as its handler declares."""
     unobserved: list[str] = []
+    compared: list[str] = []
+    """The parts of the world, and the tables that were compared without being named."""
+    generated: list[str] = []
+    """Columns whose new values the database generated: they were not compared."""
+    varying: list[str] = []
+    """Columns of tables that nobody has named, in which two clean runs differ: not compared."""
+    random_names: list[str] = []
+    """Parts of the world with random names, which were matched by their content."""
     not_compared: list[str] = []
     """Tables, files and keys of Redis that were written and are not in the world."""
     not_touched: list[str] = []
@@ -175,11 +182,31 @@ class Report(msgspec.Struct):
         lines += [f"    once     {line}" for line in first.missing[:3]]
         lines += [f"    and once {line}" for line in first.extra[:3]]
         return "\n".join(
-            [*lines, "  name what changes in ignore=[…], or leave it out of the world"]
+            [
+                *lines,
+                "  name what changes in ignore=[…], or leave it out of the world: of a database, "
+                "name the tables that are to be compared",
+            ]
         )
 
     def _gaps(self) -> list[str]:
         lines = [f"unobserved: {each}" for each in self.unobserved]
+        if self.compared:
+            lines.append(f"compared: {', '.join(self.compared)}")
+        if self.generated:
+            lines.append(
+                "not compared, for the database generates them: "
+                f"{', '.join(self.generated)}; Table(…, compare_generated=True) compares them"
+            )
+        if self.varying:
+            lines.append(
+                f"not compared, for two clean runs differ there: {', '.join(self.varying)}"
+            )
+        if self.random_names:
+            lines.append(
+                "random names differ in each run, and were matched by what else is there: "
+                f"{', '.join(self.random_names)}"
+            )
         if self.not_compared:
             lines.append(f"written, and not compared: {', '.join(sorted(self.not_compared))}")
         if self.not_touched:
@@ -241,6 +268,10 @@ class Report(msgspec.Struct):
             "clocks_not_moved": self.clocks,
             "not_tried": self.not_tried,
             "unobserved": self.unobserved,
+            "compared": self.compared,
+            "generated": self.generated,
+            "varying": self.varying,
+            "random_names": self.random_names,
             "not_compared": self.not_compared,
             "not_touched": self.not_touched,
             "strict": self.strict,

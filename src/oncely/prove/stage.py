@@ -14,10 +14,13 @@ from oncely.model.errors import InvalidInput
 from oncely.model.job import Job
 from oncely.prove.blocking import is_in_the_way
 from oncely.prove.clock import let_pass_on_postgres, let_pass_on_sqlite
+from oncely.prove.default_tables import DefaultTable, find_default_tables
 from oncely.prove.delivery import QUEUE, Child, Ground, ask_in_child
 from oncely.prove.downstream import Downstream
+from oncely.prove.generated_values import GeneratedValues
 from oncely.prove.inherited import let_go
 from oncely.prove.mailbox import Mailbox
+from oncely.prove.readers import Readers
 from oncely.prove.schedule import Fault, Move, Schedule
 from oncely.prove.watch import Act, Action, Hosts
 from oncely.prove.world import Snapshot, Snapshots, Table, WorldItem, counted, labels
@@ -80,6 +83,13 @@ class Stage:
     ) -> None:
         self.world = list(world)
         self.labels = labels(self.world)
+        self.named_labels = list(self.labels)
+        """Without those of tables that are compared though nobody has named them."""
+        self.generated = GeneratedValues()
+        for table in self.tables:
+            if table.compare_generated:
+                self.generated.compare(table.name)
+        self._looked_at: set[str] = set()
         self.downstreams = [item for item in world if isinstance(item, Downstream)]
         self.ground = Ground(
             app,
@@ -106,11 +116,12 @@ class Stage:
 
     def _open(self, app: Oncely) -> Oncely:
         copies, engine = self.ground.copies, app._engine
+        if isinstance(engine, PostgresEngine) or any(table.path is None for table in self.tables):
+            let_go()
         if isinstance(engine, SqliteEngine) and engine.path is not None:
             url = f"sqlite:///{copies.file(str(engine.path))}"
             self._schema = "oncely"
         elif isinstance(engine, PostgresEngine):
-            let_go()
             url = copies.databases.add(app.url).conninfo()
             self._schema = engine.schema
         else:
@@ -122,7 +133,6 @@ class Stage:
             if table.path is not None:
                 copies.file(table.path)
             else:
-                let_go()
                 copies.databases.add(table.url)
             table.check(copies)
         if url.startswith("sqlite"):
@@ -159,7 +169,8 @@ class Stage:
             self._forget_connections()
             database.keep()
         self.restore()
-        self.before = self.snapshot()
+        self.before: Snapshot = {}
+        self.before |= self.snapshot()
 
     def restore(self) -> None:
         engine = self._observer._engine
@@ -183,19 +194,35 @@ class Stage:
     def snapshot(self) -> Snapshot:
         found: Snapshot = {}
         others: list[tuple[str, Any]] = []
-        for label, item in zip(self.labels, self.world, strict=True):
-            match item:
-                case Table():
-                    found[label] = counted(item.rows(self.ground.copies))
-                case Downstream() | Mailbox():
-                    found[label] = counted(item.snapshot())
-                case _:
-                    others.append((label, item))
+        self._add_default_tables()
+        with Readers(self.ground.copies) as readers:
+            for label, item in zip(self.labels, self.world, strict=True):
+                match item:
+                    case Table():
+                        found[label] = counted(item.rows(readers, self.generated))
+                    case Downstream() | Mailbox():
+                        found[label] = counted(item.snapshot())
+                    case _:
+                        others.append((label, item))
         if others:
             found.update(self._ask(others))
         jobs = self._observer.jobs(limit=1000)
         found[CHILDREN] = Counter(job.kind for job in jobs if job.job_id not in self._known)
         return found
+
+    def _add_default_tables(self) -> None:
+        """Of the databases that were copied since the last snapshot."""
+        copies = self.ground.copies
+        named = [table for table in self.tables if not isinstance(table, DefaultTable)]
+        tables = list(find_default_tables(copies, named, self._looked_at, self._schema))
+        with Readers(copies) as readers:
+            for table in tables:
+                label = f"table {table.name}"
+                if label in self.labels:
+                    label = f"table {table.name} of {table.url}"
+                self.world.append(table)
+                self.labels.append(label)
+                self.before[label] = counted(table.rows(readers, first=True))
 
     def _ask(self, others: list[tuple[str, Any]]) -> Snapshot:
         """In a child, where the copies stand for the originals."""
@@ -256,6 +283,8 @@ class Stage:
             self.ground.end_templates(if_stale=True)
         if not schedule.moves:
             self._clean_seconds = max(self._clean_seconds, time.monotonic() - began)
+            for child in deliveries:
+                self.generated.learn(child.messages)
         return Play(schedule, deliveries, self.job, self.snapshot(), hung, reached)
 
     def _suffer(self, move: Move, inner: Move | None, deliveries: list[Child]) -> bool:

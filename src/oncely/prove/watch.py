@@ -97,6 +97,7 @@ class Note(msgspec.Struct, frozen=True):
     what: Literal[
         "unobserved",
         "written",
+        "given",
         "struck",
         "refused",
         "process",

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from oncely.prove.copies import Copies
 from oncely.prove.seams.clocks import clock_in
+from oncely.prove.seams.inserts import given_columns
 from oncely.prove.seams.names import begins_one, ends_one, first_words, reads, written_tables
 from oncely.prove.seams.postgres_faults import asocket, awith_fault, cut, with_fault
 from oncely.prove.watch import Action, Watch, knowing, known
@@ -37,6 +38,8 @@ def _say(watch: Watch, connection: Any, statement: str, *, in_transaction: bool)
         watch.note("clock", "SQL", [clock])
     for table in written_tables(statement):
         watch.note("written", table)
+    for given in given_columns(statement):
+        watch.note("given", given)
     begins, ends = begins_one(statement), ends_one(statement)
     action = watch.pass_by(
         "postgres",

@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from oncely.prove.copies import Copies
 from oncely.prove.seams.clocks import clock_in
+from oncely.prove.seams.inserts import given_columns
 from oncely.prove.seams.names import (
     begins_one,
     ends_one,
@@ -82,6 +83,8 @@ class _Session:
             self._watch.note("clock", "SQL", [clock])
         for table in written_tables(statement):
             self._watch.note("written", table)
+        for given in given_columns(statement):
+            self._watch.note("given", given)
         begins, ends = begins_one(statement), ends_one(statement)
         action = self._watch.pass_by(
             "sqlite",
