@@ -21,7 +21,12 @@ from oncely.prove import processes
 from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
 from oncely.prove.inherited import Inherited
-from oncely.prove.open_files import copy_open_files, cut_connections
+from oncely.prove.open_files import (
+    copy_open_files,
+    cut_connections,
+    follow_mapped_files,
+    mapped_files,
+)
 from oncely.prove.seams import bring_in, bring_in_whole, clocks, install, lines
 from oncely.prove.watch import (
     CRASHED,
@@ -60,6 +65,7 @@ class Ground:
         self.copies = Copies()
         self.clock = Clock()
         self.inherited = Inherited()
+        self.mapped_files = mapped_files()
         self.looks_at_clocks = False
         bring_in_whole()
         # Once here, so that no child has to import and read what a worker needs.
@@ -228,6 +234,7 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
         copy_open_files(watch, ground.copies.open_files)
+        follow_mapped_files(watch, ground.copies.files, ground.mapped_files)
         ground.clock.install(ground.copies.everywhere)
         ground.inherited.leave(watch)
         install(watch, ground.copies)

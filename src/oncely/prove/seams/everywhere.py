@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import builtins
+import os
 import sqlite3
 import sys
 import time
 from typing import Any, Final
 
 from oncely.prove.seams import drivers
+from oncely.prove.seams.file_writes import BY_DESCRIPTOR
 
-_FUNCTIONS: Final[tuple[Any, ...]] = (sqlite3.connect, builtins.open, time.time, time.time_ns)
+_FUNCTIONS: Final[tuple[Any, ...]] = (
+    sqlite3.connect,
+    builtins.open,
+    time.time,
+    time.time_ns,
+    *(getattr(os, name) for name in ("open", *BY_DESCRIPTOR) if hasattr(os, name)),
+)
 
 
 class Everywhere:
