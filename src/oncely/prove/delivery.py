@@ -27,7 +27,7 @@ from oncely.prove.open_files import (
     follow_mapped_files,
     mapped_files,
 )
-from oncely.prove.seams import bring_in, bring_in_whole, clocks, install, lines
+from oncely.prove.seams import bring_in, bring_in_whole, clocks, install, lines, moved_clocks
 from oncely.prove.watch import (
     CRASHED,
     IMPORTS,
@@ -235,12 +235,12 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
             os.dup2(nowhere, 2)
         copy_open_files(watch, ground.copies.open_files)
         follow_mapped_files(watch, ground.copies.files, ground.mapped_files)
-        ground.clock.install(ground.copies.everywhere)
+        moves_datetime = moved_clocks.install(ground.clock, ground.copies.everywhere)
         ground.inherited.leave(watch)
         install(watch, ground.copies)
         if ground.by_line:
             lines.install(watch)
-        if ground.looks_at_clocks:
+        if ground.looks_at_clocks and not moves_datetime:
             clocks.install(watch)
         worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
         asyncio.run(_drain(worker, watch))

@@ -21,7 +21,7 @@ from oncely.prove.stage import CHILDREN, Play, Stage
 from oncely.prove.timeline import short
 from oncely.prove.verdict import Verdict, differences, judge
 from oncely.prove.watch import Boundary, Note
-from oncely.prove.world import Table, WorldItem
+from oncely.prove.world import Snapshot, Table, WorldItem
 from oncely.surface.app import Oncely
 
 Progress = Callable[[int, int], None]
@@ -92,6 +92,7 @@ class _Proof:
         self._progress = progress or (lambda _done, _all: None)
         self._report = report
         self._seen_after: dict[Schedule, list[Boundary]] = {}
+        self._later: dict[int, Snapshot] = {}
 
     def run(self, only: Schedule | None, *, pairs: bool) -> Report:
         begun = time.monotonic()
@@ -296,7 +297,20 @@ class _Proof:
         return min(answered, key=lambda each: self._wrong(each[1]))
 
     def _compare(self, play: Play) -> Verdict:
-        return judge(self._report.before, self._report.wanted, play.world)
+        """With what one run leaves: at the beginning, or at the time to which the clocks were
+        moved, if the handler has read one."""
+        report = self._report
+        verdict = judge(report.before, report.wanted, play.world)
+        if verdict != "sound" and play.read_clock and play.ahead_seconds:
+            later = self._wanted_after(round(play.ahead_seconds))
+            if judge(report.before, later, play.world) == "sound":
+                return "sound"
+        return verdict
+
+    def _wanted_after(self, seconds: int) -> Snapshot:
+        if seconds not in self._later:
+            self._later[seconds] = self._stage.play(Schedule(), after_seconds=seconds).world
+        return self._later[seconds]
 
     def _wrong(self, play: Play) -> int:
         found = differences(self._report.wanted, play.world)

@@ -55,6 +55,9 @@ class Play(msgspec.Struct, frozen=True):
     hung: bool = False
     reached: bool = True
     """Whether each fault came to its boundary."""
+    ahead_seconds: float = 0.0
+    """How much time had passed at the end."""
+    read_clock: bool = False
 
 
 class Stage:
@@ -205,16 +208,21 @@ class Stage:
         assert job is not None
         return job
 
-    def play(self, schedule: Schedule, *, happened: bool | None = None) -> Play:
-        """From the beginning to the end. `happened` is what a person says of each doubt."""
+    def play(
+        self, schedule: Schedule, *, happened: bool | None = None, after_seconds: float = 0.0
+    ) -> Play:
+        """From the beginning to the end. `happened` is what a person says of each doubt,
+        `after_seconds` the time that passes before the first delivery."""
         while True:
             try:
-                return self._play(schedule, happened)
+                return self._play(schedule, happened, after_seconds)
             except _BeginAnew:
                 continue
 
-    def _play(self, schedule: Schedule, happened: bool | None) -> Play:
+    def _play(self, schedule: Schedule, happened: bool | None, after_seconds: float) -> Play:
         self.restore()
+        if after_seconds:
+            self.let_pass(after_seconds)
         deliveries: list[Child] = []
         hung, reached = False, True
         try:
@@ -235,7 +243,17 @@ class Stage:
                 child.kill()
             if any(child.has_started_processes for child in deliveries):
                 self.ground.copies.end_processes()
-        return Play(schedule, deliveries, self.job, self.snapshot(), hung, reached)
+        clock = self.ground.clock
+        return Play(
+            schedule,
+            deliveries,
+            self.job,
+            self.snapshot(),
+            hung,
+            reached,
+            clock.ahead_seconds,
+            clock.was_read,
+        )
 
     def _suffer(self, move: Move, inner: Move | None, deliveries: list[Child]) -> bool:
         """One delivery with its fault, and the time after it; whether the fault struck. `inner` is

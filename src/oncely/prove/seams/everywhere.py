@@ -12,11 +12,14 @@ from typing import Any, Final
 from oncely.prove.seams import drivers
 from oncely.prove.seams.file_writes import BY_DESCRIPTOR
 
+_CLOCKS: Final = (
+    "time time_ns monotonic monotonic_ns clock_gettime clock_gettime_ns localtime gmtime ctime "
+    "asctime strftime"
+)
 _FUNCTIONS: Final[tuple[Any, ...]] = (
     sqlite3.connect,
     builtins.open,
-    time.time,
-    time.time_ns,
+    *(getattr(time, name) for name in _CLOCKS.split()),
     *(getattr(os, name) for name in ("open", *BY_DESCRIPTOR) if hasattr(os, name)),
 )
 
