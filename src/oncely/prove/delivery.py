@@ -27,7 +27,15 @@ from oncely.prove.open_files import (
     follow_mapped_files,
     mapped_files,
 )
-from oncely.prove.seams import bring_in, bring_in_whole, clocks, install, lines, moved_clocks
+from oncely.prove.seams import (
+    bring_in,
+    bring_in_whole,
+    clocks,
+    install,
+    lines,
+    moved_clocks,
+    sleeps,
+)
 from oncely.prove.watch import (
     CRASHED,
     IMPORTS,
@@ -243,7 +251,7 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
         if ground.looks_at_clocks and not moves_datetime:
             clocks.install(watch)
         worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
-        asyncio.run(_drain(worker, watch))
+        asyncio.run(_drain(worker, watch, ground))
         watch.end()
     except BaseException:
         watch.tell(Note("end", traceback.format_exc().strip().splitlines()[-1]))
@@ -251,7 +259,8 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
     os._exit(0)
 
 
-async def _drain(worker: Worker, watch: Watch) -> None:
+async def _drain(worker: Worker, watch: Watch, ground: Ground) -> None:
+    sleeps.install(watch, ground.copies, ground.clock, asyncio.get_running_loop())
     await worker.drain()
     for task in asyncio.all_tasks():
         code = getattr(task.get_coro(), "cr_code", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import os
 import sqlite3
@@ -14,11 +15,12 @@ from oncely.prove.seams.file_writes import BY_DESCRIPTOR
 
 _CLOCKS: Final = (
     "time time_ns monotonic monotonic_ns clock_gettime clock_gettime_ns localtime gmtime ctime "
-    "asctime strftime"
+    "asctime strftime sleep"
 )
 _FUNCTIONS: Final[tuple[Any, ...]] = (
     sqlite3.connect,
     builtins.open,
+    asyncio.sleep,
     *(getattr(time, name) for name in _CLOCKS.split()),
     *(getattr(os, name) for name in ("open", *BY_DESCRIPTOR) if hasattr(os, name)),
 )
