@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from oncely.model.errors import InvalidInput
 from oncely.prove.downstream import Downstream
+from oncely.prove.job_values import as_line, leave_out, varying, varying_children, without
 from oncely.prove.mailbox import Mailbox
 from oncely.prove.plain import as_app
 from oncely.prove.processes import ended_by_signals
-from oncely.prove.report import Report, Risk, Violation
+from oncely.prove.report import OtherResult, Report, Risk, Violation
 from oncely.prove.schedule import Fault, Move, Schedule, parse
 from oncely.prove.seams.http import BY_HTTP
 from oncely.prove.stage import CHILDREN, Play, Stage
@@ -133,11 +134,31 @@ class _Proof:
                 "doubled: give the tables and services that the handler writes to"
             )
         second = stage.play(Schedule())
+        self._leave_out_what_varies(first, second)
         unequal = differences(first.world, second.world)
         if unequal or second.job.state != first.job.state:
             report.unequal = unequal
             return False
         return True
+
+    def _leave_out_what_varies(self, first: Play, second: Play) -> None:
+        """Of the result, and of the jobs that were enqueued."""
+        report, stage = self._report, self._stage
+        stage.left_out_of_children = varying_children(first.world[CHILDREN], second.world[CHILDREN])
+        for play in (first, second):
+            play.world[CHILDREN] = leave_out(play.world[CHILDREN], stage.left_out_of_children)
+        self._varying = set(varying(first.job.result, second.job.result))
+        self._result = self._result_of(first)
+        places = [f"{'.'.join(('the result', *place))}" for place in sorted(self._varying)]
+        places += [
+            ".".join((f"the job {kind}", *place))
+            for kind, found in stage.left_out_of_children.items()
+            for place in sorted(found)
+        ]
+        report.not_compared += [f"{place} (two clean runs differ)" for place in places]
+
+    def _result_of(self, play: Play) -> str:
+        return as_line(without(play.job.result, self._varying))
 
     def _notice_what_is_left(self, play: Play, changed: list[str]) -> None:
         """What the clean run has changed that is not compared, or without a write that was seen,
@@ -264,6 +285,8 @@ class _Proof:
         if verdict == "doubled" and (name := woken_in_fence(play)):
             verdict = "sound"
             report.risks.append(Risk(name, schedule))
+        if verdict == "sound" and (result := self._result_of(play)) != self._result:
+            report.other_results.append(OtherResult(schedule, self._result, result))
         if verdict == "held":
             report.held += 1
         if verdict in _BROKEN:

@@ -15,6 +15,7 @@ from oncely.prove.clock import let_pass_on_postgres, let_pass_on_sqlite
 from oncely.prove.delivery import QUEUE, Child, Ground, ask_in_child
 from oncely.prove.downstream import Downstream
 from oncely.prove.inherited import let_go
+from oncely.prove.job_values import Place, as_lines
 from oncely.prove.mailbox import Mailbox
 from oncely.prove.schedule import Fault, Move, Schedule
 from oncely.prove.watch import Act, Action, Hosts
@@ -74,6 +75,7 @@ class Stage:
         accept: Sequence[str] = (),
     ) -> None:
         self.world = list(world)
+        self.left_out_of_children: dict[str, set[Place]] = {}
         self.labels = labels(self.world)
         self.downstreams = [item for item in world if isinstance(item, Downstream)]
         self.ground = Ground(
@@ -185,7 +187,8 @@ class Stage:
         if others:
             found.update(self._ask(others))
         jobs = self._observer.jobs(limit=1000)
-        found[CHILDREN] = Counter(job.kind for job in jobs if job.job_id not in self._known)
+        children = [job for job in reversed(jobs) if job.job_id not in self._known]
+        found[CHILDREN] = as_lines(children, self.left_out_of_children)
         return found
 
     def _ask(self, others: list[tuple[str, Any]]) -> Snapshot:
