@@ -25,8 +25,22 @@ from oncely.prove.fresh import begin as begin_fresh
 from oncely.prove.inherited import Inherited
 from oncely.prove.loopback import LoopbackServer
 from oncely.prove.mailbox import Mailbox
-from oncely.prove.open_files import copy_open_files, cut_connections, written_files
-from oncely.prove.seams import bring_in, bring_in_whole, clocks, install, lines
+from oncely.prove.open_files import (
+    copy_open_files,
+    cut_connections,
+    follow_mapped_files,
+    mapped_files,
+    written_files,
+)
+from oncely.prove.seams import (
+    bring_in,
+    bring_in_whole,
+    clocks,
+    install,
+    lines,
+    moved_clocks,
+    sleeps,
+)
 from oncely.prove.template import Deliver, Template
 from oncely.prove.watch import (
     CRASHED,
@@ -83,6 +97,7 @@ class Ground:
         self.copies = Copies()
         self.clock = Clock()
         self.inherited = Inherited()
+        self.mapped_files = mapped_files()
         self.looks_at_clocks = False
         bring_in_whole()
         # Once here, so that no child has to import and read what a worker needs.
@@ -303,12 +318,12 @@ def _prepare(ground: Ground, control: int) -> Deliver:
         if not ground.shows_output:
             be_quiet()
         files = written_files()
-        ground.clock.install(ground.copies.everywhere)
+        moves_datetime = moved_clocks.install(ground.clock, ground.copies.everywhere)
         ground.inherited.leave(watch)
         install(watch, ground.copies)
         if ground.by_line:
             lines.install(watch)
-        if ground.looks_at_clocks:
+        if ground.looks_at_clocks and not moves_datetime:
             clocks.install(watch)
     except Exception as error:
         failure = error
@@ -319,11 +334,13 @@ def _prepare(ground: Ground, control: int) -> Deliver:
             act, memories = pickle.load(pipe)
         ground.recall(memories)
         watch.begin(line, act)
+        ground.clock.begin()
         try:
             if failure is not None:
                 raise failure
             copy_open_files(files, watch, ground.copies.open_files)
-            asyncio.run(work(ground.app, watch))
+            follow_mapped_files(watch, ground.copies.files, ground.mapped_files)
+            asyncio.run(work(ground.app, watch, ground.copies, ground.clock))
             watch.end()
         except BaseException:
             watch.tell(Note("end", traceback.format_exc().strip().splitlines()[-1]))
@@ -351,8 +368,9 @@ def be_quiet() -> None:
     os.dup2(nowhere, 2)
 
 
-async def work(app: Oncely, watch: Watch) -> None:
+async def work(app: Oncely, watch: Watch, copies: Copies, clock: Clock) -> None:
     """Delivers the job, as long as it is due."""
+    sleeps.install(watch, copies, clock, asyncio.get_running_loop())
     worker = app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
     await worker.drain()
     for task in asyncio.all_tasks():

@@ -15,10 +15,11 @@ from oncely.prove.default_tables import DefaultTable, varying_columns, without_c
 from oncely.prove.downstream import Downstream
 from oncely.prove.fresh import why_not
 from oncely.prove.fresh_verdict import judge_fresh
+from oncely.prove.job_values import as_line, leave_out, varying, varying_children, without
 from oncely.prove.mailbox import Mailbox
 from oncely.prove.plain import as_app
 from oncely.prove.processes import ended_by_signals
-from oncely.prove.report import Report, Risk, Violation
+from oncely.prove.report import OtherResult, Report, Risk, Violation
 from oncely.prove.schedule import Fault, Move, Schedule, parse
 from oncely.prove.seams.http import BY_HTTP
 from oncely.prove.stage import CHILDREN, NotFresh, Play, Stage
@@ -99,6 +100,7 @@ class _Proof:
         self._report = report
         self._stand_ins = StandIns()
         self._seen_after: dict[Schedule, list[Boundary]] = {}
+        self._later: dict[int, Snapshot] = {}
 
     def run(self, only: Schedule | None, *, pairs: bool) -> Report:
         begun = time.monotonic()
@@ -138,8 +140,9 @@ class _Proof:
                 "writes to"
             )
         second = stage.play(Schedule())
+        self._leave_out_varying_values(first, second)
         self._stand_ins.learn(stage.before, first.world, second.world)
-        self._leave_out_what_varies(first.world, second.world)
+        self._leave_out_varying_columns(first.world, second.world)
         report.generated = sorted(stage.generated.left_out)
         report.random_names = sorted(self._stand_ins.random)
         report.compared = [*stage.named_labels]
@@ -152,7 +155,7 @@ class _Proof:
             return False
         return True
 
-    def _leave_out_what_varies(self, one: Snapshot, other: Snapshot) -> None:
+    def _leave_out_varying_columns(self, one: Snapshot, other: Snapshot) -> None:
         """In tables that nobody has named: columns in which two clean runs differ, or the table."""
         report, stage, apply = self._report, self._stage, self._stand_ins.apply
         for label, table in stage.labelled_tables():
@@ -165,6 +168,25 @@ class _Proof:
             report.varying += [f"{table.name}.{column}" for column in sorted(columns)]
             for world in (stage.before, one, other):
                 world[label] = without_columns(world[label], columns)
+
+    def _leave_out_varying_values(self, first: Play, second: Play) -> None:
+        """Of the result, and of the jobs that were enqueued."""
+        report, stage = self._report, self._stage
+        stage.left_out_of_children = varying_children(first.world[CHILDREN], second.world[CHILDREN])
+        for play in (first, second):
+            play.world[CHILDREN] = leave_out(play.world[CHILDREN], stage.left_out_of_children)
+        self._varying = set(varying(first.job.result, second.job.result))
+        self._result = self._result_of(first)
+        places = [f"{'.'.join(('the result', *place))}" for place in sorted(self._varying)]
+        places += [
+            ".".join((f"the job {kind}", *place))
+            for kind, found in stage.left_out_of_children.items()
+            for place in sorted(found)
+        ]
+        report.not_compared += [f"{place} (two clean runs differ)" for place in places]
+
+    def _result_of(self, play: Play) -> str:
+        return as_line(without(play.job.result, self._varying))
 
     def _notice_what_is_left(self, play: Play, changed: list[str]) -> None:
         """What the clean run has changed that is not compared, or without a write that was seen,
@@ -307,6 +329,8 @@ class _Proof:
         if verdict == "doubled" and (name := woken_in_fence(play)):
             verdict = "sound"
             report.risks.append(Risk(name, schedule))
+        if verdict == "sound" and (result := self._result_of(play)) != self._result:
+            report.other_results.append(OtherResult(schedule, self._result, result))
         if verdict == "held":
             report.held += 1
         if verdict in _BROKEN:
@@ -349,8 +373,21 @@ class _Proof:
         return min(answered, key=lambda each: self._wrong(each[1]))
 
     def _compare(self, play: Play) -> Verdict:
-        found = self._stand_ins.apply(play.world)
-        return judge(self._report.before, self._report.wanted, found)
+        """With what one run leaves: at the beginning, or at the time to which the clocks were
+        moved, if the handler has read one."""
+        report, found = self._report, self._stand_ins.apply(play.world)
+        verdict = judge(report.before, report.wanted, found)
+        if verdict != "sound" and play.read_clock and play.ahead_seconds:
+            later = self._wanted_after(round(play.ahead_seconds))
+            if judge(report.before, later, found) == "sound":
+                return "sound"
+        return verdict
+
+    def _wanted_after(self, seconds: int) -> Snapshot:
+        if seconds not in self._later:
+            play = self._stage.play(Schedule(), after_seconds=seconds)
+            self._later[seconds] = self._stand_ins.apply(play.world)
+        return self._later[seconds]
 
     def _wrong(self, play: Play) -> int:
         found = differences(self._report.wanted, self._stand_ins.apply(play.world))

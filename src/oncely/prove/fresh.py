@@ -20,7 +20,7 @@ from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
 from oncely.prove.loopback import LoopbackServer
 from oncely.prove.plain import as_handler, target_of
-from oncely.prove.seams import bring_in, install, libraries
+from oncely.prove.seams import bring_in, install, libraries, moved_clocks
 from oncely.prove.watch import Hosts, Note, Watch
 from oncely.surface.app import Oncely
 
@@ -117,7 +117,8 @@ def _deliver(start: FreshStart, copies: Copies, watch: Watch) -> None:
         be_quiet()
     clock = Clock()
     clock.advance(start.ahead_seconds)
-    clock.install(copies.everywhere)
+    clock.begin()
+    moved_clocks.install(clock, copies.everywhere)
     # Before the handler's module is imported: what that opens is redirected too.
     install(watch, copies)
     _refuse_servers()
@@ -128,7 +129,7 @@ def _deliver(start: FreshStart, copies: Copies, watch: Watch) -> None:
     app.job(start.kind, retry=retry, timeout=timeout)(
         as_handler(target, app) if start.is_plain else target
     )
-    asyncio.run(work(app, watch))
+    asyncio.run(work(app, watch, copies, clock))
     watch.end()
 
 

@@ -75,6 +75,14 @@ class Risk(msgspec.Struct, frozen=True):
     schedule: Schedule
 
 
+class OtherResult(msgspec.Struct, frozen=True):
+    """The world was as one run leaves it, and the job's result was another, as JSON."""
+
+    schedule: Schedule
+    wanted: str
+    found: str
+
+
 class Report(msgspec.Struct):
     kind: str
     schedules: int = 0
@@ -96,8 +104,9 @@ class Report(msgspec.Struct):
     """Tables, files and keys of Redis that were written and are not in the world."""
     not_touched: list[str] = []
     """Parts of the world that the clean run did not change."""
+    other_results: list[OtherResult] = []
     strict: bool = False
-    """Whether the two above are no proof."""
+    """Whether the three above are no proof."""
     unequal: list[Difference] = []
     """How two clean runs differ."""
     risks: list[Risk] = []
@@ -122,6 +131,8 @@ class Report(msgspec.Struct):
             return "not deterministic"
         if self.violations:
             return self.violations[0].verdict
+        if self.strict and self.other_results:
+            return "diverged"
         if self.unobserved or (self.strict and (self.not_compared or self.not_touched)):
             return "unobserved"
         return "held" if self.held or self.risks else "sound"
@@ -161,6 +172,8 @@ class Report(msgspec.Struct):
                 f". In {len(self.risks)} of them {self._risky} was done twice, by a sender that "
                 "woke up inside the call: verify is declared, and cannot prevent that"
             )
+        if self.other_results:
+            told += f". In {len(self.other_results)} of them the job has another result"
         if self.clocks:
             told += f". Not covered: what the handler makes of {', '.join(self.clocks)}"
         return f"{told}."
@@ -218,9 +231,15 @@ class Report(msgspec.Struct):
                 "after verify had been asked, and it was done twice; only a key at the other side "
                 f"prevents that\n  {tokens}"
             )
+        if self.other_results:
+            tokens = " ".join(str(each.schedule) for each in self.other_results)
+            first = self.other_results[0]
+            lines.append(
+                f"another result: {first.found} instead of {first.wanted}, for who waits for the "
+                f"result of the job\n  {tokens}"
+            )
         lines += [
-            f"not covered: the handler reads {each}, a clock that no schedule moves; time.time() "
-            "is moved"
+            f"not covered: the handler reads {each}, a clock that no schedule moves"
             for each in self.clocks
         ]
         lines += [f"not tried: {each}" for each in self.not_tried]
@@ -264,6 +283,10 @@ class Report(msgspec.Struct):
             "held": self.held,
             "declared_risks": [
                 {"effect": each.effect, "schedule": str(each.schedule)} for each in self.risks
+            ],
+            "other_results": [
+                {"schedule": str(each.schedule), "wanted": each.wanted, "found": each.found}
+                for each in self.other_results
             ],
             "clocks_not_moved": self.clocks,
             "not_tried": self.not_tried,

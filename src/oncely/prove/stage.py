@@ -19,6 +19,7 @@ from oncely.prove.delivery import QUEUE, Child, Ground, ask_in_child
 from oncely.prove.downstream import Downstream
 from oncely.prove.generated_values import GeneratedValues
 from oncely.prove.inherited import let_go
+from oncely.prove.job_values import Place, as_lines
 from oncely.prove.mailbox import Mailbox
 from oncely.prove.readers import Readers
 from oncely.prove.schedule import Fault, Move, Schedule
@@ -66,6 +67,9 @@ class Play(msgspec.Struct, frozen=True):
     hung: bool = False
     reached: bool = True
     """Whether each fault came to its boundary."""
+    ahead_seconds: float = 0.0
+    """How much time had passed at the end."""
+    read_clock: bool = False
 
 
 class Stage:
@@ -82,6 +86,7 @@ class Stage:
         accept: Sequence[str] = (),
     ) -> None:
         self.world = list(world)
+        self.left_out_of_children: dict[str, set[Place]] = {}
         self.labels = labels(self.world)
         self.named_labels = list(self.labels)
         """Without those of tables that are compared though nobody has named them."""
@@ -207,7 +212,8 @@ class Stage:
         if others:
             found.update(self._ask(others))
         jobs = self._observer.jobs(limit=1000)
-        found[CHILDREN] = Counter(job.kind for job in jobs if job.job_id not in self._known)
+        children = [job for job in reversed(jobs) if job.job_id not in self._known]
+        found[CHILDREN] = as_lines(children, self.left_out_of_children)
         return found
 
     def _add_default_tables(self) -> None:
@@ -245,19 +251,27 @@ class Stage:
         return job
 
     def play(
-        self, schedule: Schedule, *, happened: bool | None = None, fresh: bool = False
+        self,
+        schedule: Schedule,
+        *,
+        happened: bool | None = None,
+        fresh: bool = False,
+        after_seconds: float = 0.0,
     ) -> Play:
         """From the beginning to the end. `happened` is what a person says of each doubt. `fresh`:
-        the first delivery is in a fresh interpreter."""
+        the first delivery is in a fresh interpreter. `after_seconds`: the time that passes before
+        the first delivery."""
         while True:
             self._is_next_fresh = fresh
             try:
-                return self._play(schedule, happened)
+                return self._play(schedule, happened, after_seconds)
             except _BeginAnew:
                 self.ground.end_templates()
 
-    def _play(self, schedule: Schedule, happened: bool | None) -> Play:
+    def _play(self, schedule: Schedule, happened: bool | None, after_seconds: float) -> Play:
         self.restore()
+        if after_seconds:
+            self.let_pass(after_seconds)
         deliveries: list[Child] = []
         hung, reached = False, True
         began = time.monotonic()
@@ -285,7 +299,17 @@ class Stage:
             self._clean_seconds = max(self._clean_seconds, time.monotonic() - began)
             for child in deliveries:
                 self.generated.learn(child.messages)
-        return Play(schedule, deliveries, self.job, self.snapshot(), hung, reached)
+        clock = self.ground.clock
+        return Play(
+            schedule,
+            deliveries,
+            self.job,
+            self.snapshot(),
+            hung,
+            reached,
+            clock.ahead_seconds,
+            clock.was_read,
+        )
 
     def _suffer(self, move: Move, inner: Move | None, deliveries: list[Child]) -> bool:
         """One delivery with its fault, and the time after it; whether the fault struck. `inner` is

@@ -226,6 +226,11 @@ class Watch:
             self._told.add((what, text))
             self.tell(Note(what, text, more or []))
 
+    @property
+    def has_started_processes(self) -> bool:
+        with self._lock:
+            return any(what == "process" for what, _ in self._told)
+
     def tell_answer(self, status: int) -> None:
         self.tell(Note("answer", str(status)))
 

@@ -20,6 +20,7 @@ from oncely.prove.seams.names import (
     reads,
     written_tables,
 )
+from oncely.prove.seams.sqlite_clock import SqliteClock
 from oncely.prove.seams.sqlite_faults import FaultyConnection, with_faults
 from oncely.prove.watch import Action, Watch, known
 from oncely.store.sqlite.transaction import HandlerConnection
@@ -33,6 +34,7 @@ def install(watch: Watch, copies: Copies) -> None:
     real: Any = sqlite3.connect
     sessions: WeakSet[_Session] = WeakSet()
     allowed: set[str] = set()
+    clock = SqliteClock(real)
     watch.open_transactions.append(lambda: any(each.in_transaction for each in list(sessions)))
 
     def connect(database: Any, *args: Any, **options: Any) -> Any:
@@ -45,7 +47,7 @@ def install(watch: Watch, copies: Copies) -> None:
             args, options = with_faults(args, options)
         connection = real(database, *args, **options)
         if not ours or isinstance(connection, HandlerConnection):
-            session = _Session(watch)
+            session = _Session(watch, moves_clock=clock.move(connection))
             sessions.add(session)
             trace: Callable[[str], None] = session.trace
             if isinstance(connection, FaultyConnection):
@@ -71,15 +73,17 @@ def install(watch: Watch, copies: Copies) -> None:
 class _Session:
     """Lives as long as its connection is open."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, *, moves_clock: bool) -> None:
         self._watch = watch
+        self._moves_clock = moves_clock
         self.in_transaction = False
         self.strike: Callable[[Action], None] | None = None
 
     def trace(self, statement: str) -> None:
         if _QUIET.match(statement):
             return
-        if clock := clock_in(statement):
+        is_moved = self._moves_clock and "strftime" not in statement.lower()
+        if not is_moved and (clock := clock_in(statement)):
             self._watch.note("clock", "SQL", [clock])
         for table in written_tables(statement):
             self._watch.note("written", table)
