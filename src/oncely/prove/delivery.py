@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final, Literal, NoReturn
 
 from oncely.model.errors import InvalidInput
-from oncely.prove import processes
+from oncely.prove import line_coverage, processes
 from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
 from oncely.prove.inherited import Inherited
@@ -233,6 +233,8 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
         install(watch, ground.copies)
         if ground.by_line:
             lines.install(watch)
+        elif not ground.shows_output:  # a debugger traces too
+            line_coverage.install(watch)
         if ground.looks_at_clocks:
             clocks.install(watch)
         worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
