@@ -76,6 +76,6 @@ def run_django_task(task: Any, ctx: Context, args: Sequence[Any], kwargs: Mappin
         kwargs=dict(kwargs),
         backend=task.backend,
         errors=[],
-        worker_ids=["oncely-prove"] * ctx.attempt,
+        worker_ids=["oncely-prove"] * ctx.epoch,
     )
     return task.call(base.TaskContext(task_result=result), *args, **kwargs)

@@ -86,7 +86,7 @@ def _judge(ctx: Context, text: str, status: int, body: bytes) -> None:
     answer = f"{text} was answered {status}: {body.decode(errors='replace')[:_SHOWN]}"
     if status >= 500 or status in _COME_AGAIN:
         raise Nack(answer)
-    if ctx.attempt == 1:
+    if ctx.epoch == 1:  # the first delivery
         raise Nack(answer, retryable=False)
 
 
