@@ -67,7 +67,7 @@ def test_an_actor_of_dramatiq(file: Path) -> None:
 
 
 def test_a_job_of_rq(file: Path) -> None:
-    @rq_job("default", connection=None)  # type: ignore[arg-type]
+    @rq_job("default", connection=None)  # type: ignore[arg-type, untyped-decorator]
     def charge(order: str, cents: int) -> None:
         add(file, "orders", order, cents)
 

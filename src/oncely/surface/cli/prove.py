@@ -69,6 +69,9 @@ def prove(
         Parameter(metavar="MODULE:NAME", help="The whole world, as prove(world=…) takes it."),
     ] = None,
     budget: Annotated[float, Parameter(metavar="S", help="So many seconds at most.")] = 60.0,
+    max_faults: Annotated[
+        int, Parameter(metavar="N", help="1: no schedule has two faults, which takes less time.")
+    ] = 2,
     by_line: Annotated[
         bool, Parameter(negative="", help="Every line of yours is a boundary too.")
     ] = False,
@@ -144,6 +147,7 @@ def prove(
         tables=table or [],
         world=world,
         budget_seconds=budget,
+        max_faults=max_faults,
         by_line=by_line,
         allow_hosts=allow_host or [],
         accept=accept or [],
