@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.surface.command import Command
-from tests.surface.conftest import here, oncely
+from tests.surface.conftest import folder, here, oncely
 
-__all__ = ["here", "oncely"]  # fixtures
+__all__ = ["folder", "here", "oncely"]  # fixtures
 pytest_plugins = ["pytester"]
 
 SHOP = """
@@ -41,22 +41,21 @@ def twice(ctx: Context, order: str) -> None:
 """
 
 
-def make_shop(folder: Path, *, with_job: bool) -> None:
-    (folder / "all_shop.py").write_text(SHOP)
-    with closing(sqlite3.connect(folder / "shop.db")) as db:
+def make_shop(where: Path, *, with_job: bool) -> None:
+    (where / "all_shop.py").write_text(SHOP)
+    with closing(sqlite3.connect(where / "shop.db")) as db:
         db.execute("create table charges (id text)")
     if with_job:
         from oncely import Oncely
 
-        with Oncely(f"sqlite:///{folder}/shop.db") as app:
+        with Oncely(f"sqlite:///{where}/shop.db") as app:
             app.enqueue("order.twice", "from the store")
 
 
 def test_every_kind_with_payloads_of_a_function_and_of_the_store(
-    oncely: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    oncely: Command, folder: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    make_shop(tmp_path, with_job=True)
+    make_shop(folder, with_job=True)
     done = oncely(
         "prove", "all_shop:app", "--all", "--payloads", "all_shop:payloads", "--world",
         "all_shop:world", "--json", "--budget", "inf", "--max-faults", "1", "--html", "all.html",
@@ -67,7 +66,7 @@ def test_every_kind_with_payloads_of_a_function_and_of_the_store(
     assert found == {"order.once": "sound", "order.twice": "doubled"}
     twice = told["reports"][1]["violations"][0]
     assert twice["differences"][0]["extra"] == ['{"id":"from the store"}']
-    assert (tmp_path / "all.html").read_text().count("<h1>") == 2
+    assert (folder / "all.html").read_text().count("<h1>") == 2
 
 
 @pytest.mark.parametrize(

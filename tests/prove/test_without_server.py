@@ -34,7 +34,7 @@ def charge(order):
     db.close()
 
 world = [service, mails, Table("sqlite:///shop.db", "charges")]
-report = prove(charge, args=["a"], world=world, schedule="crash@7")
+report = prove(charge, args=["a"], world=world, schedule="crash@6")
 print(report.verdict, [each.label.split()[0] for each in report.violations[0].differences])
 """
 

@@ -234,7 +234,7 @@ def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
         if ground.by_line:
             lines.install(watch)
         elif not ground.shows_output:  # a debugger traces too
-            line_coverage.install(watch)
+            line_coverage.install(watch, ground.app._registry._handlers)
         if ground.looks_at_clocks:
             clocks.install(watch)
         worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from types import CodeType, FrameType
 from typing import Any
 
+import msgspec
+
+from oncely.flow.handler import Handler
 from oncely.prove.timeline import short
 from oncely.prove.watch import Message, Note, Watch, is_the_users
 
 
-def install(watch: Watch) -> None:
-    """In the child. What ran is told at its end, also if that is a crash of the prover's."""
+def install(watch: Watch, handlers: dict[str, Handler]) -> None:
+    """In the child. What ran is told at its end, also if that is a crash of the prover's. Only
+    while a handler runs: the interpreter tells of every call, which is slow."""
     ran: dict[str, set[str]] = {}
     by_file: dict[str, set[str] | None] = {}
 
@@ -43,8 +48,37 @@ def install(watch: Watch) -> None:
             watch.tell(Note("ran", file, sorted(found)))
 
     watch.before_end.append(tell)
-    threading.settrace(enter)
-    sys.settrace(enter)
+    for kind, handler in handlers.items():
+        traced = _traced(handler.function, enter, is_async=handler.is_async)
+        handlers[kind] = msgspec.structs.replace(handler, function=traced)
+
+
+def _traced(
+    function: Callable[..., Any], enter: Callable[..., Any], *, is_async: bool
+) -> Callable[..., Any]:
+    @contextmanager
+    def tracing() -> Iterator[None]:
+        threading.settrace(enter)
+        sys.settrace(enter)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+            threading.settrace(None)
+
+    if is_async:
+
+        async def arun(*args: Any) -> Any:
+            with tracing():
+                return await function(*args)
+
+        return arun
+
+    def run(*args: Any) -> Any:
+        with tracing():
+            return function(*args)
+
+    return run
 
 
 class LineCoverage:
