@@ -27,7 +27,7 @@ _CONTROLS: Final = {code: "�" for code in range(32) if code not in (9, 10, 13)
 """Characters that XML does not have."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class ReportedFinding(msgspec.Struct, frozen=True):
     """What an annotation or a result stands for."""
 
     rule: str
@@ -45,7 +45,7 @@ class Finding(msgspec.Struct, frozen=True):
         return short(file), int(line)
 
 
-def findings(report: Report) -> Iterator[Finding]:
+def findings(report: Report) -> Iterator[ReportedFinding]:
     for first, *others in report.groups():
         details = first.timeline()
         if others:
@@ -56,16 +56,16 @@ def findings(report: Report) -> Iterator[Finding]:
             yield _finding(report, each, each.timeline())
     place = next((each.where for each in report.boundaries if each.where), None)
     if report.unequal:
-        yield Finding("not deterministic", report.kind, report.sentence, str(report), place)
+        yield ReportedFinding("not deterministic", report.kind, report.sentence, str(report), place)
     elif report.is_incomplete:
         why = "; ".join([*report.unobserved, *(report.not_compared if report.strict else [])])
         text = f"{report.kind} is not proved: {why or report.sentence}"
-        yield Finding("unobserved", report.kind, text, str(report), place)
+        yield ReportedFinding("unobserved", report.kind, text, str(report), place)
 
 
-def _finding(report: Report, violation: Violation, details: str) -> Finding:
+def _finding(report: Report, violation: Violation, details: str) -> ReportedFinding:
     text = f"{report.kind} is {violation.verdict} if {violation.schedule.told}: {violation.advice}"
-    return Finding(
+    return ReportedFinding(
         violation.verdict, report.kind, text, details, violation.where, violation.is_known
     )
 
@@ -119,7 +119,7 @@ def as_sarif(reports: Sequence[Report]) -> str:
     return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
 
 
-def _result(finding: Finding) -> dict[str, Any]:
+def _result(finding: ReportedFinding) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": _rule(finding.rule),
         "level": "error",
