@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,14 +18,16 @@ def is_celery_task(target: Any) -> bool:
     return celery is not None and isinstance(target, celery.Task)
 
 
-def celery_handler(task: Any, app: Oncely) -> Callable[[Context, Any], Any]:
+def celery_handler(
+    task: Any, app: Oncely, args_of: Callable[[Any], Sequence[Any]], kwargs: Mapping[str, Any]
+) -> Callable[[Context, Any], Any]:
     """Each delivery has the same `request.id`, as with `acks_late`; `self.retry()` puts the job
     back for its countdown, and `request.retries` counts these and no others."""
 
     def call(ctx: Context, payload: Any) -> Any:
         from celery.app.trace import build_tracer
 
-        args = [] if payload is None else [payload]
+        args = list(args_of(payload))
         retries = _retries(app, ctx.job_id)
         published: list[Any] = []
         publish = task.apply_async
@@ -48,11 +50,11 @@ def celery_handler(task: Any, app: Oncely) -> Callable[[Context, Any], Any]:
         }
         tracer = build_tracer(task.name, task, eager=True, app=task.app)
         try:
-            ended = tracer(ctx.job_id, args, {}, request)
+            ended = tracer(ctx.job_id, args, dict(kwargs), request)
         finally:
             del vars(task)["apply_async"]
         if published:
-            raise _put_back(task, args, *published[0])
+            raise _put_back(task, (args, dict(kwargs)), *published[0])
         if ended.info is None or ended.info.state == "IGNORED":
             return ended.retval
         raise ended.info.retval
@@ -66,8 +68,10 @@ def _retries(app: Oncely, job_id: str) -> int:
     return sum(each.outcome == "deferred" for each in job.executions)
 
 
-def _put_back(task: Any, args: list[Any], given: Any, options: dict[str, Any]) -> Defer:
-    if list(given[0]) != args or given[1]:
+def _put_back(
+    task: Any, called_with: tuple[list[Any], dict[str, Any]], given: Any, options: dict[str, Any]
+) -> Defer:
+    if (list(given[0]), dict(given[1] or {})) != called_with:
         raise InvalidInput(
             f"the task {task.name} is retried with other arguments than it was called with, which "
             "a proof cannot deliver; expected self.retry() without args= and kwargs="

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NoReturn
 
 from oncely.model.errors import InvalidInput
-from oncely.prove import processes
+from oncely.prove import line_coverage, processes
 from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
 from oncely.prove.downstream import Downstream
@@ -323,6 +323,8 @@ def _prepare(ground: Ground, control: int) -> Deliver:
         install(watch, ground.copies)
         if ground.by_line:
             lines.install(watch)
+        elif not ground.shows_output:  # a debugger traces too
+            line_coverage.install(watch, ground.app._registry._handlers)
         if ground.looks_at_clocks and not moves_datetime:
             clocks.install(watch)
     except Exception as error:

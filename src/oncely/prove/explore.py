@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -16,8 +16,9 @@ from oncely.prove.downstream import Downstream
 from oncely.prove.fresh import why_not
 from oncely.prove.fresh_verdict import judge_fresh
 from oncely.prove.job_values import as_line, leave_out, varying, varying_children, without
+from oncely.prove.line_coverage import LineCoverage
 from oncely.prove.mailbox import Mailbox
-from oncely.prove.plain import as_app
+from oncely.prove.plain import Arguments, as_app
 from oncely.prove.processes import ended_by_signals
 from oncely.prove.report import OtherResult, Report, Risk, Violation
 from oncely.prove.schedule import Fault, Move, Schedule, parse
@@ -28,7 +29,6 @@ from oncely.prove.timeline import short
 from oncely.prove.verdict import Verdict, differences, judge
 from oncely.prove.watch import Boundary, Note
 from oncely.prove.world import Snapshot, Table, WorldItem
-from oncely.surface.app import Oncely
 
 Progress = Callable[[int, int], None]
 _AT_REQUESTS: Final[tuple[Fault, ...]] = ("refuse", "lose", "timeout")
@@ -37,10 +37,13 @@ _BROKEN: Final = ("lost", "doubled", "stuck", "diverged")
 
 
 def prove(
-    app: Oncely | Callable[..., Any],
+    app: Any,
     kind: str | None = None,
     payload: Any = None,
     *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
     world: Sequence[WorldItem] = (),
     budget_seconds: float = 60.0,
     max_faults: int = 2,
@@ -64,7 +67,9 @@ def prove(
     `strict=True` a handler is not `ok` that writes what is not in `world`, or leaves a part of it
     unchanged. `schedule` is a
     word of an earlier report: only that one is played, with its output shown. Instead of an app and
-    a kind, a plain function: it is called with `payload`, or without it if that is None.
+    a kind, a function or a task of Celery, RQ, Dramatiq or Django: it is called with `payload`, or
+    with `args` and `kwargs`. Or an ASGI or WSGI app and a request: `prove(web, "POST /orders",
+    body, headers={…})` sends it, and sends it again as a client does that got no answer.
     """
     if not hasattr(os, "fork"):
         raise InvalidInput("a proof needs os.fork, which this system has not: use Linux or macOS")
@@ -72,11 +77,15 @@ def prove(
         raise InvalidInput(f"budget_seconds is {budget_seconds!r}; expected a number above 0")
     if max_faults not in (1, 2):
         raise InvalidInput(f"max_faults is {max_faults!r}; expected 1 or 2")
-    with as_app(app, kind) as (real, name):
+    if payload is not None and (args or kwargs):
+        raise InvalidInput("prove got payload and args or kwargs; expected one of the two")
+    if isinstance(args, str) or not isinstance(args, Sequence):
+        raise InvalidInput(f"args is {args!r}; expected a list of positional arguments")
+    with as_app(app, kind, Arguments(args, kwargs or {}, headers or {})) as subject:
         wanted = None if schedule is None else parse(schedule)
         stage = Stage(
-            real,
-            name,
+            subject.app,
+            subject.kind,
             payload,
             world,
             shows_output=wanted is not None,
@@ -86,7 +95,8 @@ def prove(
         )
         deadline = time.monotonic() + budget_seconds
         with closing(stage), ended_by_signals():
-            proof = _Proof(stage, Report(kind=name, strict=strict), deadline, progress)
+            report = Report(kind=subject.title, strict=strict, is_job=subject.is_job)
+            proof = _Proof(stage, report, deadline, progress)
             return proof.run(wanted, pairs=max_faults > 1)
 
 
@@ -101,15 +111,18 @@ class _Proof:
         self._stand_ins = StandIns()
         self._seen_after: dict[Schedule, list[Boundary]] = {}
         self._later: dict[int, Snapshot] = {}
+        self._lines = LineCoverage()
 
     def run(self, only: Schedule | None, *, pairs: bool) -> Report:
         begun = time.monotonic()
         report = self._report
         if self._learn():
             if only is not None:
+                report.is_partial = True
                 self._try(only)
             else:
                 self._explore(pairs=pairs)
+        report.not_run = self._lines.not_run()
         report.seconds = time.monotonic() - begun
         return report
 
@@ -220,6 +233,7 @@ class _Proof:
         report = self._report
         compared = {_bare(table.name) for table in self._stage.tables}
         for child in play.deliveries:
+            self._lines.add(child.messages)
             for note in child.messages:
                 if not isinstance(note, Note):
                     continue
@@ -247,6 +261,7 @@ class _Proof:
         singles = list(self._singles())
         for number, schedule in enumerate(singles):
             if not self._in_time():
+                self._report.is_partial = True
                 self._report.unobserved.append(
                     f"the budget ended after {number} of the {len(singles)} schedules with one "
                     "fault: give it more seconds"
@@ -335,7 +350,8 @@ class _Proof:
             report.held += 1
         if verdict in _BROKEN:
             found = differences(report.wanted, self._stand_ins.apply(play.world))
-            report.violations.append(Violation.of(verdict, play, report.boundaries, found))
+            violation = Violation.of(verdict, play, report.boundaries, found, is_job=report.is_job)
+            report.violations.append(violation)
         elif self._leaves_more_to_do(schedule):
             after = play.deliveries[1:2]
             self._seen_after[schedule] = after[0].boundaries if after else []

@@ -38,9 +38,8 @@ class FreshStart(msgspec.Struct, frozen=True):
     kind: str
     module: str
     name: str
-    is_plain: bool
-    policy: bytes
-    """Pickled, for it may name exceptions of the user's."""
+    given: bytes
+    """Retry, time-out and arguments, pickled: they may be of the user's own types."""
     copies: bytes
     hosts: Hosts
     ahead_seconds: float
@@ -52,13 +51,13 @@ class FreshStart(msgspec.Struct, frozen=True):
 def why_not(ground: Ground, kind: str) -> str | None:
     """Why a fresh interpreter would not find the handler; None if it would."""
     handler = ground.app._registry._handlers[kind]
-    target = target_of(handler.function)
+    target, given = target_of(handler.function)
     module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", "")
     if module == "__main__":
         return "the handler is defined in the program itself, not in a module"
     try:
         if _found(sys.modules[str(module)], name) is target:
-            pickle.dumps((handler.retry, handler.timeout_seconds))
+            pickle.dumps((handler.retry, handler.timeout_seconds, given))
             return None
     except (KeyError, AttributeError, pickle.PicklingError):
         pass
@@ -68,15 +67,14 @@ def why_not(ground: Ground, kind: str) -> str | None:
 def begin(ground: Ground, line: int, kind: str) -> NoReturn:
     """In a forked child, which becomes the new interpreter."""
     handler = ground.app._registry._handlers[kind]
-    target = target_of(handler.function)
+    target, given = target_of(handler.function)
     start = FreshStart(
         url=ground.app.url,
         schema=getattr(ground.app._engine, "schema", None),
         kind=kind,
         module=target.__module__,
         name=target.__qualname__,
-        is_plain=target is not handler.function,
-        policy=pickle.dumps((handler.retry, handler.timeout_seconds)),
+        given=pickle.dumps((handler.retry, handler.timeout_seconds, given)),
         copies=pickle.dumps(ground.copies),
         hosts=ground.hosts,
         ahead_seconds=ground.clock.ahead_seconds,
@@ -124,10 +122,10 @@ def _deliver(start: FreshStart, copies: Copies, watch: Watch) -> None:
     _refuse_servers()
     __import__(start.module)
     target = _found(sys.modules[start.module], start.name)
-    retry, timeout = pickle.loads(start.policy)
+    retry, timeout, given = pickle.loads(start.given)
     app = Oncely(start.url) if start.schema is None else Oncely(start.url, schema=start.schema)
     app.job(start.kind, retry=retry, timeout=timeout)(
-        as_handler(target, app) if start.is_plain else target
+        target if given is None else as_handler(target, given, app)
     )
     asyncio.run(work(app, watch, copies, clock))
     watch.end()

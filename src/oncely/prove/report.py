@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, Literal
 
 import msgspec
@@ -29,6 +28,8 @@ class Violation(msgspec.Struct, frozen=True):
     differences: list[Difference]
     ended: str
     advice: str
+    is_known: bool = False
+    """Whether the baseline has it."""
 
     @classmethod
     def of(
@@ -37,6 +38,8 @@ class Violation(msgspec.Struct, frozen=True):
         play: Play,
         boundaries: list[Boundary],
         found: list[Difference],
+        *,
+        is_job: bool = True,
     ) -> Violation:
         error = play.job.error
         told = error.get("message") if isinstance(error, dict) else None
@@ -49,8 +52,20 @@ class Violation(msgspec.Struct, frozen=True):
             lanes_of(play.schedule, play.deliveries),
             found,
             ended,
-            advice(verdict, play.schedule, boundaries),
+            advice(verdict, play.schedule, boundaries, found, is_job=is_job),
         )
+
+    @property
+    def damage(self) -> tuple[object, ...]:
+        """What went wrong, and in which parts of the world."""
+        parts = [(each.label, bool(each.missing), bool(each.extra)) for each in self.differences]
+        return (self.verdict, *parts)
+
+    @property
+    def where(self) -> str | None:
+        """The user's line at which the fault struck, or the last one before it."""
+        steps = self.lanes[0].steps if self.lanes else []
+        return next((each.where for each in reversed(steps) if each.where), None)
 
     @property
     def token(self) -> str:
@@ -107,6 +122,12 @@ class Report(msgspec.Struct):
     other_results: list[OtherResult] = []
     strict: bool = False
     """Whether the three above are no proof."""
+    not_run: list[str] = []
+    """Lines of the handler's functions that ran in no delivery."""
+    gone: list[str] = []
+    """Violations of the baseline that were not found any more."""
+    is_job: bool = True
+    """Whether it is a handler of an app, and not a function or a task of another queue."""
     unequal: list[Difference] = []
     """How two clean runs differ."""
     risks: list[Risk] = []
@@ -117,6 +138,8 @@ class Report(msgspec.Struct):
     """Faults that could not be played, and why."""
     alike: int = 0
     """Boundaries where a crash leaves the same as one boundary earlier."""
+    is_partial: bool = False
+    """Whether not all schedules with one fault were played."""
     left_out: int = 0
     held_still: int = 0
     not_reached: int = 0
@@ -133,22 +156,44 @@ class Report(msgspec.Struct):
             return self.violations[0].verdict
         if self.strict and self.other_results:
             return "diverged"
-        if self.unobserved or (self.strict and (self.not_compared or self.not_touched)):
+        if self.is_incomplete:
             return "unobserved"
         return "held" if self.held or self.risks else "sound"
 
     @property
+    def is_incomplete(self) -> bool:
+        return bool(self.unobserved or (self.strict and (self.not_compared or self.not_touched)))
+
+    @property
     def ok(self) -> bool:
-        return self.verdict in ("sound", "held")
+        """Nothing is broken but what the baseline has, and all could be seen."""
+        return not (self.unequal or self.new or self.is_incomplete)
+
+    @property
+    def new(self) -> list[Violation]:
+        """Without those of the baseline."""
+        return [each for each in self.violations if not each.is_known]
+
+    def groups(self) -> list[list[Violation]]:
+        """The new ones, those with the same cause together."""
+        found: dict[object, list[Violation]] = {}
+        # What a crash alone breaks is broken for the same reason by a pause, or two days later.
+        by_crash = {
+            each.damage for each in self.violations if each.schedule.moves[0].fault == "crash"
+        }
+        for each in self.new:
+            cause = each.damage if each.damage in by_crash else (each.damage, each.advice)
+            found.setdefault(cause, []).append(each)
+        return list(found.values())
 
     def __str__(self) -> str:
         parts = [f"{self.kind}: {self.verdict}"]
         if self.unequal:
             parts.append(self._not_deterministic())
-        elif self.violations:
-            parts.append(self.violations[0].timeline())
-            if len(self.violations) > 1:
-                parts.append(self._others())
+        for first, *others in self.groups():
+            parts.append(first.timeline())
+            if others:
+                parts.append(f"  {like_it(others)}")
         parts += self._gaps()
         parts.append(self.sentence)
         return "\n\n".join(parts)
@@ -160,7 +205,10 @@ class Report(msgspec.Struct):
             return "Nothing was proved: two clean runs did not leave the same."
         tried = f"{_count(self.schedules, 'schedule')} at {len(self.boundaries)} boundaries"
         if self.violations:
+            known = len(self.violations) - len(self.new)
             told = f"{_count(len(self.violations), 'violation')} in {tried}"
+            if known:
+                told += f", {known} of them in the baseline"
         elif self.verdict == "unobserved":
             return f"Not proved: no violation in {tried}, but not all could be seen."
         else:
@@ -182,12 +230,6 @@ class Report(msgspec.Struct):
     def _risky(self) -> str:
         return ", ".join(sorted({each.effect for each in self.risks}))
 
-    def _others(self) -> str:
-        by_verdict = Counter(each.verdict for each in self.violations)
-        told = ", ".join(f"{count} {verdict}" for verdict, count in by_verdict.items())
-        tokens = " ".join(each.token for each in self.violations)
-        return f"all of them: {told}\n  {tokens}"
-
     def _not_deterministic(self) -> str:
         first = self.unequal[0]
         lines = ["two clean runs leave different things, so a repeat cannot be told from a change"]
@@ -204,6 +246,9 @@ class Report(msgspec.Struct):
 
     def _gaps(self) -> list[str]:
         lines = [f"unobserved: {each}" for each in self.unobserved]
+        if known := [each.token for each in self.violations if each.is_known]:
+            lines.append(f"in the baseline: {' '.join(known)}")
+        lines += [f"gone since the baseline: {each}" for each in self.gone]
         if self.compared:
             lines.append(f"compared: {', '.join(self.compared)}")
         if self.generated:
@@ -224,6 +269,8 @@ class Report(msgspec.Struct):
             lines.append(f"written, and not compared: {', '.join(sorted(self.not_compared))}")
         if self.not_touched:
             lines.append(f"not changed by the clean run: {', '.join(self.not_touched)}")
+        if self.not_run:
+            lines.append(f"lines that no schedule ran: {', '.join(self.not_run)}")
         if self.risks:
             tokens = " ".join(str(each.schedule) for each in self.risks)
             lines.append(
@@ -276,6 +323,8 @@ class Report(msgspec.Struct):
                     "differences": msgspec.to_builtins(each.differences),
                     "ended": each.ended,
                     "advice": each.advice,
+                    "where": each.where,
+                    "is_known": each.is_known,
                     "lanes": msgspec.to_builtins(each.lanes),
                 }
                 for each in self.violations
@@ -295,6 +344,8 @@ class Report(msgspec.Struct):
             "generated": self.generated,
             "varying": self.varying,
             "random_names": self.random_names,
+            "not_run": self.not_run,
+            "gone": self.gone,
             "not_compared": self.not_compared,
             "not_touched": self.not_touched,
             "strict": self.strict,
@@ -303,6 +354,12 @@ class Report(msgspec.Struct):
             "seconds": round(self.seconds, 3),
             "sentence": self.sentence,
         }
+
+
+def like_it(others: list[Violation]) -> str:
+    """The rest of a group whose first story was told."""
+    tokens = " ".join(each.token for each in others)
+    return f"and {_count(len(others), 'more schedule')} like it: {tokens}"
 
 
 def _count(number: int, word: str) -> str:

@@ -35,6 +35,8 @@ class Step(msgspec.Struct, frozen=True):
     text: str
     where: str | None = None
     is_fault: bool = False
+    number: int | None = None
+    """Of its boundary in this delivery: what a schedule names."""
 
 
 class Lane(msgspec.Struct, frozen=True):
@@ -60,16 +62,16 @@ def _steps(messages: list[Boundary | Note], fault: Fault | None) -> list[Step]:
     steps: list[Step] = []
     for each in messages:
         if isinstance(each, Boundary):
-            steps.append(Step(each.name, each.where))
+            steps.append(Step(each.name, each.where, number=each.number))
         elif each.what == "answer" and steps:
             steps[-1] = msgspec.structs.replace(steps[-1], text=f"{steps[-1].text} → {each.text}")
         elif each.what == "struck" and fault is not None and steps:
             # What it struck has not happened, unless it was tried.
             last = steps.pop() if fault in _ENDS else steps[-1]
-            text = _STRUCK[fault]
+            text, number = _STRUCK[fault], None
             if last not in steps:
-                text = f"{text} before: {last.text}"
-            steps.append(Step(text, last.where, is_fault=True))
+                text, number = f"{text} before: {last.text}", last.number
+            steps.append(Step(text, last.where, is_fault=True, number=number))
     return steps
 
 
@@ -83,8 +85,9 @@ def draw(lanes: list[Lane]) -> str:
         elif lane.steps:
             rows.append((lane.title if left else "", "" if left else lane.title))
         for step in lane.steps:
-            told = f"  {_cut(step.text)}"
-            place = f"    {short(step.where)}" if step.where else None
+            mark = "" if step.number is None else str(step.number)
+            told = f"{mark:>4} {_cut(step.text)}"
+            place = f"     {short(step.where)}" if step.where else None
             lines = [told, place] if place else [told]
             rows += [(text, "") if left else ("", text) for text in lines]
     width = max((len(left) for left, _ in rows), default=0)

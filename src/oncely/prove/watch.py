@@ -105,6 +105,7 @@ class Note(msgspec.Struct, frozen=True):
         "end",
         "imports",
         "clock",
+        "ran",
     ]
     text: str
     more: list[str] = []
