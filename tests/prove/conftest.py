@@ -66,7 +66,10 @@ def fingerprint(folder: Path, urls: list[str]) -> Found:
     found: Found = {f"child {pid}": "runs" for pid in children()}
     found |= {f"{os.getcwd()}/{name}": "is there" for name in os.listdir() if name[0] != "."}
     for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(FOLDER)]
+        # What Python compiles when a module is imported is no work of the handler's.
+        folders[:] = [
+            name for name in folders if not name.startswith(FOLDER) and name != "__pycache__"
+        ]
         for path in (Path(place, name) for name in (*folders, *files)):
             if not path.name.endswith(SIDES):
                 found[str(path)] = (path.lstat().st_mode, content(path))

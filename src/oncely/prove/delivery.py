@@ -342,6 +342,7 @@ def _prepare(ground: Ground, control: int) -> Deliver:
                 raise failure
             copy_open_files(files, watch, ground.copies.open_files)
             follow_mapped_files(watch, ground.copies.files, ground.mapped_files)
+            ground.inherited.pools.begin_anew()
             asyncio.run(work(ground.app, watch, ground.copies, ground.clock))
             watch.end()
         except BaseException:

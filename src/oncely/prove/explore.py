@@ -327,7 +327,7 @@ class _Proof:
         report, stage = self._report, self._stage
         is_fresh = any(move.fault == "fresh" for move in schedule.moves)
         try:
-            if is_fresh and (why := why_not(stage.ground, report.kind)):
+            if is_fresh and (why := why_not(stage.ground, stage.kind)):
                 raise NotFresh(why)
             play = stage.play(schedule)
         except NotFresh as error:
@@ -340,7 +340,7 @@ class _Proof:
             report.not_reached += 1
         verdict, play = self._judge(play)
         if is_fresh and verdict in _BROKEN:
-            verdict = judge_fresh(stage, report, play, verdict)
+            verdict = judge_fresh(stage, report, play, verdict, self._stand_ins)
         if verdict == "doubled" and (name := woken_in_fence(play)):
             verdict = "sound"
             report.risks.append(Risk(name, schedule))

@@ -86,6 +86,7 @@ def begin(ground: Ground, line: int, kind: str) -> NoReturn:
     file.write_bytes(msgspec.msgpack.encode(start))
     os.set_inheritable(line, True)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("PYTHONHASHSEED", None)  # a fixed one would hide what differs by it
     os.execve(sys.executable, [sys.executable, "-c", _MAIN, str(file), str(line)], environment)
 
 

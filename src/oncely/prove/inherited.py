@@ -16,14 +16,14 @@ class Inherited:
     """Looked for once, in the parent, before the first fork."""
 
     def __init__(self) -> None:
-        self._pools = PooledConnections()
+        self.pools = PooledConnections()
         # By its class: what stands for another object may do work when it is asked.
         self._connections: list[sqlite3.Connection] = [
             each for each in gc.get_objects() if issubclass(type(each), sqlite3.Connection)
         ]
 
     def leave(self, watch: Watch) -> None:
-        """In the child. A pool begins anew; any other connection is refused."""
+        """In the child. A connection that is in no pool is refused."""
 
         def used(statement: str) -> None:
             watch.refuse(
@@ -35,7 +35,6 @@ class Inherited:
         for connection in self._connections:
             with suppress(sqlite3.ProgrammingError):  # it is closed, or another thread's own
                 connection.set_trace_callback(used)
-        self._pools.begin_anew()
 
 
 def let_go() -> None:

@@ -109,7 +109,7 @@ class Stage:
             by_line=by_line,
         )
         self._clean_seconds = 0.0
-        self._kind = kind
+        self.kind = kind
         self._is_next_fresh = False
         self._patient = None if shows_output else _HUNG_SECONDS
         try:
@@ -368,7 +368,7 @@ class Stage:
         # A handler may do what needs the file for itself.
         self._observer._engine.pause()
         self._observer._engine.resume()
-        child = Child(self.ground, act, self._kind if self._is_next_fresh else None)
+        child = Child(self.ground, act, self.kind if self._is_next_fresh else None)
         self._is_next_fresh = False
         deliveries.append(child)
         return child

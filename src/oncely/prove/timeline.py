@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from oncely.prove.delivery import Child
 from oncely.prove.schedule import Fault, Schedule
 from oncely.prove.watch import Boundary, Note
+
+if TYPE_CHECKING:
+    from oncely.prove.delivery import Child
 
 _STRUCK: Final[dict[Fault, str]] = {
     "crash": "✗ the process ends",
