@@ -151,3 +151,14 @@ class Databases:
     def close(self) -> None:
         for each in self.all:
             each.close()
+
+
+def as_url(conninfo: str) -> str:
+    """A PostgreSQL store is named by a URL."""
+    from urllib.parse import quote, urlencode
+
+    from psycopg.conninfo import conninfo_to_dict
+
+    parts = {name: str(value) for name, value in conninfo_to_dict(conninfo).items()}
+    name = quote(parts.pop("dbname", ""), safe="")
+    return f"postgresql:///{name}?{urlencode(parts)}"

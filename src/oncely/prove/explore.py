@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -19,11 +19,12 @@ from oncely.prove.job_values import as_line, leave_out, varying, varying_childre
 from oncely.prove.line_coverage import LineCoverage
 from oncely.prove.mailbox import Mailbox
 from oncely.prove.plain import Arguments, as_app
+from oncely.prove.play import NotFresh, Play, woken_in_fence
 from oncely.prove.processes import ended_by_signals
 from oncely.prove.report import OtherResult, Report, Risk, Violation
-from oncely.prove.schedule import Fault, Move, Schedule, parse
+from oncely.prove.schedule import Schedule, parse
 from oncely.prove.seams.http import BY_HTTP
-from oncely.prove.stage import CHILDREN, NotFresh, Play, Stage
+from oncely.prove.stage import CHILDREN, Stage
 from oncely.prove.stand_ins import StandIns
 from oncely.prove.timeline import short
 from oncely.prove.verdict import Verdict, differences, judge
@@ -31,8 +32,6 @@ from oncely.prove.watch import Boundary, Note
 from oncely.prove.world import Snapshot, Table, WorldItem
 
 Progress = Callable[[int, int], None]
-_AT_REQUESTS: Final[tuple[Fault, ...]] = ("refuse", "lose", "timeout")
-_INTENT, _DONE, _TAKEN = "write the intent of ", "record that ", "take over "
 _BROKEN: Final = ("lost", "doubled", "stuck", "diverged")
 
 
@@ -258,7 +257,11 @@ class _Proof:
             self._report.clocks.append(told)
 
     def _explore(self, *, pairs: bool) -> None:
-        singles = list(self._singles())
+        boundaries = self._report.boundaries
+        claimed = [one for one in boundaries if one.name != "claim"]
+        self._report.alike = len(boundaries) - len(faults.unlike(boundaries))
+        self._report.held_still = len(claimed) - len(faults.free_to_pause(boundaries))
+        singles = list(faults.singles(boundaries))
         for number, schedule in enumerate(singles):
             if not self._in_time():
                 self._report.is_partial = True
@@ -279,19 +282,7 @@ class _Proof:
 
     def _explore_pairs(self) -> None:
         """In no order, so that a budget that ends cuts nothing in particular."""
-        pairs = [
-            Schedule((*first.moves, Move("crash", each.number)))
-            for first, boundaries in self._seen_after.items()
-            for each in unlike(boundaries)
-        ]
-        for first, boundaries in self._seen_after.items():
-            pairs += faults.failing_reads(first, boundaries)
-        pairs += [
-            Schedule((Move("overlap", paused.number), Move("crash", ended.number)))
-            for paused in self._free()
-            for ended in unlike(self._report.boundaries)
-            if ended.name != "claim"
-        ]
+        pairs = list(faults.pairs(self._report.boundaries, self._seen_after))
         random.Random(0).shuffle(pairs)
         for number, schedule in enumerate(pairs):
             if not self._in_time():
@@ -299,26 +290,6 @@ class _Proof:
                 return
             self._progress(number, len(pairs))
             self._try(schedule)
-
-    def _singles(self) -> Iterator[Schedule]:
-        boundaries = self._report.boundaries
-        crashes = unlike(boundaries)
-        self._report.alike = len(boundaries) - len(crashes)
-        yield from faults.at("crash", crashes)
-        for fault in _AT_REQUESTS:
-            yield from faults.at(fault, filter(faults.takes_request_fault, boundaries))
-        yield from faults.at("zombie", self._free())
-        yield from faults.of_files(boundaries)
-        yield from faults.of_databases(boundaries)
-        yield from faults.of_services(boundaries)
-        yield from faults.at("late", [one for one in crashes if one.name != "claim"])
-
-    def _free(self) -> list[Boundary]:
-        """Where it can be paused without being in its successor's way."""
-        claimed = [one for one in self._report.boundaries if one.name != "claim"]
-        free = [one for one in claimed if not one.holds]
-        self._report.held_still = len(claimed) - len(free)
-        return free
 
     def _in_time(self) -> bool:
         return time.monotonic() < self._deadline
@@ -413,29 +384,6 @@ class _Proof:
 def _bare(table: str) -> str:
     """Its name without the schema."""
     return table.rpartition(".")[2].lower()
-
-
-def unlike(boundaries: Sequence[Boundary]) -> list[Boundary]:
-    """Without those before which nothing came that a crash would not undo: it leaves the same there
-    as one boundary earlier."""
-    return [
-        each
-        for before, each in zip([None, *boundaries], boundaries, strict=False)
-        if before is None or not before.inside
-    ]
-
-
-def woken_in_fence(play: Play) -> str | None:
-    """The fence whose sender was paused in the middle of the call, and taken over after its
-    `verify` was asked. That it may still wake up is what such a fence says of itself."""
-    if play.schedule.moves[0].fault not in ("zombie", "overlap"):
-        return None
-    paused, *successors = play.deliveries
-    before = [each.name for each in paused.boundaries[: play.schedule.moves[0].at + 1]]
-    begun = {name.removeprefix(_INTENT) for name in before if name.startswith(_INTENT)}
-    ended = {name.removeprefix(_DONE).removesuffix(" is done") for name in before}
-    taken = {each.name.removeprefix(_TAKEN) for child in successors for each in child.boundaries}
-    return next((name for name in (begun - ended) & taken if name.startswith("fence ")), None)
 
 
 def _has_effect(boundary: Boundary) -> bool:

@@ -3,7 +3,7 @@ handler."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from oncely.prove.schedule import Fault, Move, Schedule
@@ -11,6 +11,50 @@ from oncely.prove.seams.names import begins_one, commits, ends_one
 from oncely.prove.watch import Boundary
 
 _SQL: Final = ("sqlite", "postgres")
+_AT_REQUESTS: Final[tuple[Fault, ...]] = ("refuse", "lose", "timeout")
+
+
+def singles(boundaries: Sequence[Boundary]) -> Iterator[Schedule]:
+    """The schedules with one fault, but for that of a fresh interpreter."""
+    crashes = unlike(boundaries)
+    yield from at("crash", crashes)
+    for fault in _AT_REQUESTS:
+        yield from at(fault, filter(takes_request_fault, boundaries))
+    yield from at("zombie", free_to_pause(boundaries))
+    yield from of_files(boundaries)
+    yield from of_databases(boundaries)
+    yield from of_services(boundaries)
+    yield from at("late", [one for one in crashes if one.name != "claim"])
+
+
+def pairs(
+    boundaries: Sequence[Boundary], seen_after: Mapping[Schedule, Sequence[Boundary]]
+) -> Iterator[Schedule]:
+    """Those with two; `seen_after` has the boundaries of the delivery that came after a first
+    fault."""
+    for first, repeated in seen_after.items():
+        for each in unlike(repeated):
+            yield Schedule((*first.moves, Move("crash", each.number)))
+        yield from failing_reads(first, repeated)
+    for paused in free_to_pause(boundaries):
+        for ended in unlike(boundaries):
+            if ended.name != "claim":
+                yield Schedule((Move("overlap", paused.number), Move("crash", ended.number)))
+
+
+def unlike(boundaries: Sequence[Boundary]) -> list[Boundary]:
+    """Without those before which nothing came that a crash would not undo: it leaves the same there
+    as one boundary earlier."""
+    return [
+        each
+        for before, each in zip([None, *boundaries], boundaries, strict=False)
+        if before is None or not before.inside
+    ]
+
+
+def free_to_pause(boundaries: Sequence[Boundary]) -> list[Boundary]:
+    """Where a delivery can be paused without being in its successor's way."""
+    return [one for one in boundaries if one.name != "claim" and not one.holds]
 
 
 def takes_request_fault(boundary: Boundary) -> bool:

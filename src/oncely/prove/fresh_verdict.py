@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from oncely.prove.play import NotFresh, Play
 from oncely.prove.report import Report
 from oncely.prove.schedule import Schedule
-from oncely.prove.stage import NotFresh, Play, Stage
+from oncely.prove.stage import Stage
 from oncely.prove.stand_ins import REFERENCES, StandIns
 from oncely.prove.verdict import Verdict, differences
 

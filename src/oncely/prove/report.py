@@ -7,8 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from oncely.prove.advice import advice
+from oncely.prove.play import Play
 from oncely.prove.schedule import Schedule
-from oncely.prove.stage import Play
 from oncely.prove.timeline import Lane, draw, lanes_of
 from oncely.prove.verdict import Difference, Verdict
 from oncely.prove.watch import Boundary

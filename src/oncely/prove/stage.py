@@ -13,14 +13,17 @@ import msgspec
 from oncely.model.errors import InvalidInput
 from oncely.model.job import Job
 from oncely.prove.blocking import is_in_the_way
+from oncely.prove.child import Child
 from oncely.prove.clock import let_pass_on_postgres, let_pass_on_sqlite
+from oncely.prove.databases import as_url
 from oncely.prove.default_tables import DefaultTable, find_default_tables
-from oncely.prove.delivery import QUEUE, Child, Ground, ask_in_child
+from oncely.prove.delivery import QUEUE, Ground, ask_in_child
 from oncely.prove.downstream import Downstream
 from oncely.prove.generated_values import GeneratedValues
 from oncely.prove.inherited import let_go
 from oncely.prove.job_values import Place, as_lines
 from oncely.prove.mailbox import Mailbox
+from oncely.prove.play import BeginAnew, Hung, NotFresh, Play
 from oncely.prove.readers import Readers
 from oncely.prove.schedule import Fault, Move, Schedule
 from oncely.prove.watch import Act, Action, Hosts
@@ -55,21 +58,6 @@ _ACTIONS: Final[dict[Fault, Action]] = {
     "fresh": "crash",
     "raise": "raise",
 }
-
-
-class Play(msgspec.Struct, frozen=True):
-    """A schedule that was played to its end."""
-
-    schedule: Schedule
-    deliveries: list[Child]
-    job: Job
-    world: Snapshot
-    hung: bool = False
-    reached: bool = True
-    """Whether each fault came to its boundary."""
-    ahead_seconds: float = 0.0
-    """How much time had passed at the end."""
-    read_clock: bool = False
 
 
 class Stage:
@@ -142,7 +130,7 @@ class Stage:
             table.check(copies)
         if url.startswith("sqlite"):
             return Oncely(url)
-        return Oncely(_as_url(url), schema=self._schema)
+        return Oncely(as_url(url), schema=self._schema)
 
     @property
     def tables(self) -> list[Table]:
@@ -265,7 +253,7 @@ class Stage:
             self._is_next_fresh = fresh
             try:
                 return self._play(schedule, happened, after_seconds)
-            except _BeginAnew:
+            except BeginAnew:
                 self.ground.end_templates()
 
     def _play(self, schedule: Schedule, happened: bool | None, after_seconds: float) -> Play:
@@ -286,7 +274,7 @@ class Stage:
                     break
                 self._answer(happened=happened)
                 self._deliver_until_rest(deliveries)
-        except _Hung:
+        except Hung:
             hung = True
         finally:
             for child in deliveries:
@@ -382,9 +370,9 @@ class Stage:
             raise NotFresh(str(error)) from error
         if end is None:
             child.kill()
-            raise _Hung
+            raise Hung
         if end == "imports":
-            raise _BeginAnew
+            raise BeginAnew
         return end
 
     def _answer(self, *, happened: bool) -> None:
@@ -403,26 +391,3 @@ class Stage:
     def close(self) -> None:
         self._observer.close()
         self.ground.close()
-
-
-class _BeginAnew(Exception):
-    """A library came in that has to be watched."""
-
-
-class NotFresh(Exception):
-    """A fresh interpreter cannot deliver the job, though a forked process can."""
-
-
-class _Hung(Exception):
-    """A delivery that comes to no end."""
-
-
-def _as_url(conninfo: str) -> str:
-    """A PostgreSQL store is named by a URL."""
-    from urllib.parse import quote, urlencode
-
-    from psycopg.conninfo import conninfo_to_dict
-
-    parts = {name: str(value) for name, value in conninfo_to_dict(conninfo).items()}
-    name = quote(parts.pop("dbname", ""), safe="")
-    return f"postgresql:///{name}?{urlencode(parts)}"

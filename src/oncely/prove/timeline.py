@@ -11,7 +11,7 @@ from oncely.prove.schedule import Fault, Schedule
 from oncely.prove.watch import Boundary, Note
 
 if TYPE_CHECKING:
-    from oncely.prove.delivery import Child
+    from oncely.prove.child import Child
 
 _STRUCK: Final[dict[Fault, str]] = {
     "crash": "✗ the process ends",
