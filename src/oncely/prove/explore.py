@@ -19,7 +19,7 @@ from oncely.prove.job_values import as_line, leave_out, varying, varying_childre
 from oncely.prove.line_coverage import LineCoverage
 from oncely.prove.mailbox import Mailbox
 from oncely.prove.plain import Arguments, as_app
-from oncely.prove.play import NotFresh, Play, woken_in_fence
+from oncely.prove.play import NotFresh, Play, refuse_unfinished, woken_in_fence
 from oncely.prove.processes import ended_by_signals
 from oncely.prove.report import OtherResult, Report, Risk, Violation
 from oncely.prove.schedule import Schedule, parse
@@ -131,7 +131,7 @@ class _Proof:
         stage.ground.looks_at_clocks = True
         first = stage.play(Schedule())
         stage.ground.looks_at_clocks = False
-        _refuse_unfinished(first)
+        refuse_unfinished(first)
         report.boundaries = first.deliveries[0].boundaries
         if len(first.deliveries) > 1:
             report.unobserved.append(
@@ -388,16 +388,3 @@ def _bare(table: str) -> str:
 
 def _has_effect(boundary: Boundary) -> bool:
     return boundary.channel not in ("store", "line") and not boundary.repeatable
-
-
-def _refuse_unfinished(play: Play) -> None:
-    job = play.job
-    if play.hung:
-        raise InvalidInput("the clean run came to no end: prove a handler that ends by itself")
-    if job.state != "completed":
-        error = job.error or {}
-        told = error.get("message", "") if isinstance(error, dict) else str(error)
-        raise InvalidInput(
-            f"the clean run ended {job.state}, not completed ({told}): the handler must do "
-            "its work when nothing goes wrong"
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from oncely.model.errors import InvalidInput
 from oncely.model.job import Job
 from oncely.prove.child import Child
 from oncely.prove.schedule import Schedule
@@ -50,3 +51,16 @@ def woken_in_fence(play: Play) -> str | None:
     ended = {name.removeprefix(_DONE).removesuffix(" is done") for name in before}
     taken = {each.name.removeprefix(_TAKEN) for child in successors for each in child.boundaries}
     return next((name for name in (begun - ended) & taken if name.startswith("fence ")), None)
+
+
+def refuse_unfinished(play: Play) -> None:
+    job = play.job
+    if play.hung:
+        raise InvalidInput("the clean run came to no end: prove a handler that ends by itself")
+    if job.state != "completed":
+        error = job.error or {}
+        told = error.get("message", "") if isinstance(error, dict) else str(error)
+        raise InvalidInput(
+            f"the clean run ended {job.state}, not completed ({told}): the handler must do "
+            "its work when nothing goes wrong"
+        )
