@@ -81,4 +81,4 @@ def test_the_baseline_of_the_page(tmp_path: Path) -> None:
     for command in found:
         done = run([*split(command), *SMALL], project, env)
         assert (done.returncode, done.stderr) == (0, "")
-        assert "6 of them in the baseline" in done.stdout
+        assert "8 of them in the baseline" in done.stdout

@@ -33,7 +33,11 @@ class Database:
         self._admin: Any = None
         self._rows: Rows | None = None
         CopiedDatabase(self.conninfo("postgres"), [self.now, self.first]).record(folder)
-        self._copy(self.name, self.now)
+        try:
+            self._copy(self.name, self.now)
+        except BaseException:
+            self._disconnect()
+            raise
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which has connections of its own."""
@@ -65,8 +69,12 @@ class Database:
     def close(self) -> None:
         for name in (self.now, self.first):
             self._run(f'drop database if exists "{name}" with (force)')
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._admin is not None:
             self._admin.close()
+            self._admin = None
 
     def _copy(self, source: str, target: str) -> None:
         import psycopg

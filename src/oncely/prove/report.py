@@ -167,7 +167,8 @@ class Report(msgspec.Struct):
     @property
     def ok(self) -> bool:
         """Nothing is broken but what the baseline has, and all could be seen."""
-        return not (self.unequal or self.new or self.is_incomplete)
+        has_other_result = self.strict and self.other_results
+        return not (self.unequal or self.new or self.is_incomplete or has_other_result)
 
     @property
     def new(self) -> list[Violation]:
