@@ -1,6 +1,7 @@
 """For tests, and a plugin of pytest: run jobs, move the clock, look at what was enqueued, prove.
 
-The plugin brings the fixtures `prove` and `oncely_clock`, and the marker `prove`.
+The plugin brings the fixtures `prove` and `oncely_clock`, the marker `prove`, and the option
+`--oncely-prove`, which adds a test for each kind of an app.
 """
 
 from __future__ import annotations
@@ -114,6 +115,35 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "prove(budget_seconds=60, max_faults=2): how much the fixture `prove` tries in this test",
     )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("oncely")
+    group.addoption(
+        "--oncely-prove",
+        metavar="MODULE:APP",
+        help="prove every kind of this app, a test for each, as `oncely prove --all` does",
+    )
+    group.addoption(
+        "--oncely-payloads",
+        metavar="MODULE:NAME",
+        help="a dict of kind and payload, or a function that gives one; without it, the last job "
+        "of each kind in the store",
+    )
+    group.addoption(
+        "--oncely-world", metavar="MODULE:NAME", help="what is compared, as prove(world=…) takes it"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # so that -k and -m choose among these too
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    place = config.getoption("--oncely-prove")
+    if place is not None:
+        from oncely.prove.pytest_items import proof_items
+
+        items += proof_items(session, place)
 
 
 @pytest.fixture(name="prove")

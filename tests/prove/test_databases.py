@@ -193,6 +193,6 @@ def test_redis(sqlite_app: Oncely, redis_url: str, form: str) -> None:
     report = crashed(sqlite_app, handler, "crash@2" if form == "pipeline" else "crash@3", counted)
     wanted = ["PIPELINE"] if form == "pipeline" else ["SET", "INCRBY"]
     assert names(report, "redis") == wanted
-    assert [each.verdict for each in report.violations] == ["diverged"]
+    assert [each.verdict for each in report.violations] == ["doubled"]
     assert report.unobserved == []
     assert counted() is None

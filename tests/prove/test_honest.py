@@ -1,7 +1,6 @@
 """What the prover cannot see it names, what it cannot do it refuses, and nothing else is proved."""
 
 import asyncio
-import datetime
 import math
 import mmap
 import os
@@ -16,7 +15,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from time import time as by_name
 from typing import Any
 
 import pytest
@@ -439,28 +437,14 @@ def test_a_clock_that_no_schedule_moves_is_told(bench: Bench) -> None:
     """Marks that it makes by that clock would not be old after two days."""
 
     def by_the_clock(ctx: Context) -> None:
-        today = datetime.datetime.now(datetime.UTC).date()
         bench.write("insert into notes select 'sent' where not exists (select 1 from notes)")
-        bench.write("update accounts set cents = 90 where ? > '' and date('now') > ''", str(today))
+        bench.write("update accounts set cents = 90 where strftime('%Y', 'now') > ''")
 
     report = bench.prove(by_the_clock)
     assert report.ok
-    assert [each.partition(" at ")[0] for each in report.clocks] == ["datetime.now", "'now'"]
-    assert "test_honest.py:" in report.clocks[0]
-    assert "Not covered: what the handler makes of datetime.now at" in report.sentence
+    assert report.clocks == ["'now'"]
+    assert "Not covered: what the handler makes of 'now'" in report.sentence
     assert report.as_dict()["clocks_not_moved"] == report.clocks
-
-
-def test_a_clock_that_was_imported_by_its_name_is_moved(bench: Bench) -> None:
-    def once_a_day(ctx: Context) -> None:
-        bench.write(
-            "insert into notes select ? where not exists (select 1 from notes where text = ?)",
-            *[str(int(by_name() // 86_400))] * 2,
-        )
-
-    report = bench.prove(once_a_day, schedule="late@2")
-    assert [each.verdict for each in report.violations] == ["doubled"]
-    assert report.clocks == []
 
 
 def test_memory_without_room_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,3 +271,30 @@ def test_waiting_for_other_writers_is_not_seen_as_a_file_of_the_handler(tmp_path
         )  # fmt: skip
         assert report.verdict == "sound", str(report)
     assert [file.name for file in tmp_path.iterdir()] == ["jobs.db"]
+
+
+class Sent(list[str]):
+    """What a service was sent, kept by its `answer` in the process that proves."""
+
+    def snapshot(self) -> list[str]:
+        return list(self)
+
+    def reset(self) -> None:
+        self.clear()
+
+
+@pytest.mark.parametrize("looks_at", ["done", "sent"])
+def test_a_delivery_finds_in_memory_what_was_done_before_it(sqlite_url: str, looks_at: str) -> None:
+    sent = Sent()
+    answer = None if looks_at == "done" else lambda request: sent.append(request.body)
+    with Oncely(sqlite_url) as app, Downstream(answer=answer) as mail:
+
+        @app.job("send", retry=AT_ONCE)
+        def send(ctx: Context) -> None:
+            if not (mail.done if looks_at == "done" else sent):
+                post(mail.url, "ann")
+
+        world: list[WorldItem] = [mail] if looks_at == "done" else [mail, sent]
+        report = prove(app, "send", world=world, schedule="crash@2")
+    assert [each.name for each in report.boundaries][0::2] == ["claim", "settle"]
+    assert report.verdict == "sound", str(report)

@@ -5,39 +5,44 @@ from __future__ import annotations
 import mmap
 import sqlite3
 import struct
-import time
 from contextlib import closing
 from typing import Any, Final
-
-from oncely.prove.seams.everywhere import Everywhere
 
 _MOMENTS: Final = ("at", "since")
 _ENDINGS: Final = ("_at", "_until")
 
 
 class Clock:
-    """How far ahead of the real one it is. Processes that were forked since read the same."""
+    """How far ahead of the real one it is, and whether a handler has read it. Processes that were
+    forked since share both."""
 
     def __init__(self) -> None:
-        self._shared = mmap.mmap(-1, 8)
+        self._shared = mmap.mmap(-1, 16)
         self.reset()
+        self.begin()
+
+    def begin(self) -> None:
+        """In the process of a delivery."""
+        self.began_seconds = self.ahead_seconds
+        """How far ahead it was then. What has passed since is what this process has seen pass."""
 
     @property
     def ahead_seconds(self) -> float:
         value: float = struct.unpack("d", self._shared[:8])[0]
         return value
 
+    @property
+    def was_read(self) -> bool:
+        return self._shared[8] == 1
+
     def reset(self) -> None:
-        self._shared[:8] = struct.pack("d", 0.0)
+        self._shared[:16] = bytes(16)
 
     def advance(self, seconds: float) -> None:
         self._shared[:8] = struct.pack("d", self.ahead_seconds + seconds)
 
-    def install(self, everywhere: Everywhere) -> None:
-        """In the child: `time.time` tells it. The loop's clock goes on as it did."""
-        real, real_ns = time.time, time.time_ns
-        everywhere.replace(real, lambda: real() + self.ahead_seconds)
-        everywhere.replace(real_ns, lambda: real_ns() + round(self.ahead_seconds * 1e9))
+    def mark_read(self) -> None:
+        self._shared[8] = 1
 
 
 def let_pass_on_sqlite(path: str, seconds: float) -> None:

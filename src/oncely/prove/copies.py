@@ -37,10 +37,8 @@ class Copies:
         place = _memory_with_room()
         abandoned.put_back([_MEMORY, Path(tempfile.gettempdir())])
         self._folder, self._lock = abandoned.make_folder(place)
-        self.files = SavedFiles(self._folder / "files", self._folder)
-        self.redis = RedisKeys(self._folder / "redis")
         self.databases = Databases(self._folder)
-        self.everywhere = Everywhere()
+        self._open()
 
     @property
     def alive(self) -> Path:
@@ -48,8 +46,26 @@ class Copies:
         return self._folder / "alive"
 
     @property
+    def fresh(self) -> Path:
+        """What a fresh interpreter is told."""
+        return self._folder / "fresh"
+
+    @property
     def open_files(self) -> Path:
         return self._folder / "open"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_folder": self._folder, "databases": self.databases}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process of the same proof."""
+        vars(self).update(state)
+        self._open()
+
+    def _open(self) -> None:
+        self.files = SavedFiles(self._folder / "files", self._folder)
+        self.redis = RedisKeys(self._folder / "redis")
+        self.everywhere = Everywhere()
 
     def enter_child(self) -> None:
         """The lock is this process's own."""
@@ -76,9 +92,17 @@ class Copies:
 
     def keep_copy(self, now: str) -> None:
         """What this copy holds now is what every schedule begins with."""
-        first = self._folder / "first" / Path(now).name
-        first.unlink(missing_ok=True)
-        _copy_database(now, str(first))
+        first = self.first_file(now)
+        Path(first).unlink(missing_ok=True)
+        _copy_database(now, first)
+
+    def first_file(self, now: str) -> str:
+        """What this copy holds at the beginning of every schedule."""
+        return str(self._folder / "first" / Path(now).name)
+
+    def sqlite_files(self) -> list[str]:
+        """The originals of which there are copies."""
+        return sorted(mark.read_text() for mark in (self._folder / "first").glob("*.known"))
 
     def conninfo(self, conninfo: str) -> str | None:
         return self.databases.conninfo(conninfo)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from oncely.model.errors import InvalidInput
 from oncely.prove.abandoned import CopiedDatabase
+from oncely.prove.idle_pools import own_sessions
 from oncely.prove.rows import Rows
+
+_SESSIONS: Final = """
+select pid, application_name, coalesce(state, 'starting') from pg_stat_activity
+where datname = %s order by pid
+"""
 
 
 class Database:
@@ -18,6 +24,7 @@ class Database:
     def __init__(self, conninfo: str, folder: Path) -> None:
         from psycopg import conninfo as infos
 
+        self.url = conninfo
         self.parts = infos.conninfo_to_dict(conninfo)
         self.name = str(self.parts.get("dbname") or self.parts.get("user") or "")
         token = secrets.token_hex(4)
@@ -26,7 +33,15 @@ class Database:
         self._admin: Any = None
         self._rows: Rows | None = None
         CopiedDatabase(self.conninfo("postgres"), [self.now, self.first]).record(folder)
-        self._copy(self.name, self.now)
+        try:
+            self._copy(self.name, self.now)
+        except BaseException:
+            self._disconnect()
+            raise
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which has connections of its own."""
+        return {**vars(self), "_admin": None, "_rows": None}
 
     def conninfo(self, name: str | None = None) -> str:
         from psycopg import conninfo as infos
@@ -54,8 +69,12 @@ class Database:
     def close(self) -> None:
         for name in (self.now, self.first):
             self._run(f'drop database if exists "{name}" with (force)')
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._admin is not None:
             self._admin.close()
+            self._admin = None
 
     def _copy(self, source: str, target: str) -> None:
         import psycopg
@@ -69,7 +88,8 @@ class Database:
                 return
             raise InvalidInput(
                 f"the PostgreSQL database {source!r} cannot be copied while others are connected "
-                "to it: prove against a database of its own, and close what is open to it"
+                f"to it: {self._sessions(source)}. Close them, end them with `select "
+                "pg_terminate_backend(pid)`, or prove against a database of its own"
             ) from None
         except psycopg.errors.InsufficientPrivilege:
             raise InvalidInput(
@@ -77,15 +97,25 @@ class Database:
                 "databases. Prove with one that may: alter role … createdb"
             ) from None
 
+    def _sessions(self, name: str) -> str:
+        """Who is connected to it."""
+        own = own_sessions()
+        rows = self._run(_SESSIONS, name).fetchall()
+        return ", ".join(
+            f"pid {pid} (application_name {application!r}, {state}"
+            f"{', opened by this process' if pid in own else ''})"
+            for pid, application, state in rows
+        )
+
     def _end_sessions(self, name: str) -> None:
         self._run(f"select pg_terminate_backend(pid) from pg_stat_activity where datname='{name}'")
 
-    def _run(self, text: str) -> None:
+    def _run(self, text: str, *values: str) -> Any:
         import psycopg
 
         if self._admin is None:
             self._admin = psycopg.connect(self.conninfo("postgres"), autocommit=True)
-        self._admin.execute(text.encode())
+        return self._admin.execute(text.encode(), values or None)
 
 
 class Databases:
@@ -129,3 +159,14 @@ class Databases:
     def close(self) -> None:
         for each in self.all:
             each.close()
+
+
+def as_url(conninfo: str) -> str:
+    """A PostgreSQL store is named by a URL."""
+    from urllib.parse import quote, urlencode
+
+    from psycopg.conninfo import conninfo_to_dict
+
+    parts = {name: str(value) for name, value in conninfo_to_dict(conninfo).items()}
+    name = quote(parts.pop("dbname", ""), safe="")
+    return f"postgresql:///{name}?{urlencode(parts)}"

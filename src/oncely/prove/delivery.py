@@ -6,245 +6,197 @@ import asyncio
 import gc
 import logging
 import os
-import select
-import signal
+import pickle
 import sys
 import threading
-import time
 import traceback
-import warnings
-from collections.abc import Callable
-from typing import Final, Literal, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
 
 from oncely.model.errors import InvalidInput
-from oncely.prove import processes
+from oncely.prove import line_coverage, processes
 from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
+from oncely.prove.downstream import Downstream
+from oncely.prove.fresh import begin as begin_fresh
 from oncely.prove.inherited import Inherited
-from oncely.prove.open_files import copy_open_files, cut_connections
-from oncely.prove.seams import bring_in, bring_in_whole, clocks, install, lines
+from oncely.prove.loopback import LoopbackServer
+from oncely.prove.mailbox import Mailbox
+from oncely.prove.open_files import (
+    copy_open_files,
+    cut_connections,
+    follow_mapped_files,
+    mapped_files,
+    written_files,
+)
+from oncely.prove.seams import (
+    bring_in_whole,
+    clocks,
+    install,
+    lines,
+    moved_clocks,
+    sleeps,
+)
+from oncely.prove.template import Deliver, Template
 from oncely.prove.watch import (
-    CRASHED,
-    IMPORTS,
-    REFUSED,
     Act,
-    Boundary,
     Hosts,
-    Message,
     Note,
     Watch,
     is_the_users,
-    read_message,
     users_line,
 )
+from oncely.prove.world import Table, WorldItem
 from oncely.surface.app import Oncely
-from oncely.worker.worker import Worker
 
 QUEUE: Final = "oncely-prove"
 _LEASE_SECONDS: Final = 60.0
 """Long, so that a worker under proof never hears by itself that it has lost a lease."""
-_ENDLESS_TIMES: Final = 10
-"""A delivery that makes progress may take this many times the patience."""
-End = Literal["done", "crashed", "paused", "imports"]
-"""`imports`: it asked for a library that was not watched, and must be begun anew."""
 
 
 class Ground:
     """What all deliveries of a proof share."""
 
-    def __init__(self, app: Oncely, hosts: Hosts, *, shows_output: bool, by_line: bool) -> None:
+    def __init__(
+        self,
+        app: Oncely,
+        world: Sequence[WorldItem],
+        hosts: Hosts,
+        *,
+        shows_output: bool,
+        by_line: bool,
+    ) -> None:
         self.app = app
+        self._servers = [each for each in world if isinstance(each, LoopbackServer)]
+        # What a delivery finds in memory must be what is there when it begins.
+        self._renews = any(map(_runs_code_here, world))
+        self._templates: list[Template] = []
+        self._current: tuple[bool, Template] | None = None
+        """Whether it looks at clocks, and what deliveries are forked from."""
         self.by_line = by_line
         self.hosts = hosts
         self.shows_output = shows_output
         self.copies = Copies()
         self.clock = Clock()
         self.inherited = Inherited()
+        self.mapped_files = mapped_files()
         self.looks_at_clocks = False
         bring_in_whole()
         # Once here, so that no child has to import and read what a worker needs.
         app.worker(queues=[QUEUE])
 
+    def start(self, line: int, act: Act | None, fresh: str | None) -> tuple[Template, int]:
+        """A delivery that tells on `line`: what it was forked from, and its process. `fresh`: the
+        kind, if it is delivered in a fresh interpreter."""
+        if fresh is not None:
+            template = self._new_template(lambda control: _prepare_fresh(self, control, fresh))
+            return template, template.start(line, b"")
+        looks = self.looks_at_clocks
+        if self._current is None or self._renews or self._current[0] is not looks:
+            self._current = looks, self._new_template(lambda control: _prepare(self, control))
+        template = self._current[1]
+        memories = [getattr(each, each.memory) for each in self._servers]
+        return template, template.start(line, pickle.dumps((act, memories)))
 
-class Child:
-    """A process that delivers; what it told so far."""
+    def _new_template(self, prepare: Callable[[int], Deliver]) -> Template:
+        template = Template(prepare)
+        self._templates.append(template)
+        return template
 
-    def __init__(self, ground: Ground, act: Act | None) -> None:
-        self.act = act
-        self.messages: list[Message] = []
-        self.began = time.monotonic()
-        self.went_on = 0.0
-        self.resumed_at: int | None = None
-        """How many messages had come by then."""
-        self._buffer = b""
-        self._line, child_line = os.pipe()
-        self._pid = _fork(lambda: _deliver(ground, child_line, act))
-        os.close(child_line)
-        self._code: int | None = None
+    def recall(self, memories: list[Any]) -> None:
+        """In a delivery."""
+        for server, memory in zip(self._servers, memories, strict=True):
+            setattr(server, server.memory, memory)
 
-    @property
-    def boundaries(self) -> list[Boundary]:
-        return [each for each in self.messages if isinstance(each, Boundary)]
-
-    @property
-    def was_struck(self) -> bool:
-        return self._has_told("struck")
-
-    @property
-    def has_started_processes(self) -> bool:
-        return self._has_told("process")
-
-    def _has_told(self, what: str) -> bool:
-        return any(isinstance(each, Note) and each.what == what for each in self.messages)
-
-    def wait(self, seconds: float | None) -> End | None:
-        """Until it ends or stops; None if it stands still for `seconds`, or moves and comes to no
-        end. A machine that is busy makes it slow, and that is not the same."""
-        began = moved_at = time.monotonic()
-        progress = self._progress()
-        while True:
-            self._read(0.005 if self._code is None else 0)
-            if self._code is None:
-                self._look()
-            if self._code is not None:
-                self._read_rest()
-                return self._end(self._code)
-            if self._stopped:
-                return "paused"
-            now = time.monotonic()
-            before, progress = progress, self._progress()
-            if progress != before:
-                moved_at = now
-            if seconds is not None and (
-                now - moved_at > seconds or now - began > _ENDLESS_TIMES * seconds
-            ):
-                return None
-
-    def _progress(self) -> tuple[int, list[bytes]]:
-        """What it has told, and the processor time that it has used, where the system says that."""
-        try:
-            with open(f"/proc/{self._pid}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
-            fields = []
-        return len(self.messages), fields[11:13]
-
-    _stopped = False
-
-    def _look(self) -> None:
-        pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
-        if pid == 0:
+    def end_templates(self, *, if_stale: bool = False) -> None:
+        """With what was forked from them. The next delivery is forked from a new one."""
+        if if_stale and not self._renews:
             return
-        if os.WIFSTOPPED(status):
-            self._stopped = True
-        else:
-            self._code = os.waitstatus_to_exitcode(status)
+        for template in self._templates:
+            template.close()
+        self._templates.clear()
+        self._current = None
 
-    def _read(self, seconds: float) -> None:
-        ready, _, _ = select.select([self._line], [], [], seconds)
-        if not ready:
-            return
-        data = os.read(self._line, 65_536)
-        if data:
-            self._take(data)
-        elif self._code is None:
-            # Its end of the line is closed: it is over, or will be in a moment.
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-
-    def _read_rest(self) -> None:
-        os.set_blocking(self._line, False)
-        try:
-            while data := os.read(self._line, 65_536):
-                self._take(data)
-        except BlockingIOError:
-            pass  # a grandchild holds the other end
-        os.close(self._line)
-        self._line = -1
-
-    def _take(self, data: bytes) -> None:
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        self.messages += [read_message(line) for line in lines]
-
-    def _end(self, code: int) -> End:
-        if code == REFUSED:
-            raise InvalidInput(f"this cannot be proved: {_last(self.messages, 'refused')}")
-        if code == IMPORTS:
-            bring_in(_last(self.messages, "imports"))
-            return "imports"
-        if code == CRASHED:
-            return "crashed"
-        if code != 0:
-            told = _last(self.messages, "end") or f"it ended with {code}"
-            raise InvalidInput(f"a delivery under proof came to no end of its own: {told}")
-        return "done"
-
-    def resume(self) -> None:
-        self._stopped = False
-        self.resumed_at = len(self.messages)
-        self.went_on = time.monotonic()
-        os.kill(self._pid, signal.SIGCONT)
-
-    def kill(self) -> None:
-        """With all that it has started."""
-        if self._code is None:
-            os.kill(self._pid, signal.SIGKILL)
-        processes.end_group(self._pid)
-        if self._code is None:
-            os.waitpid(self._pid, 0)
-            self._code = -signal.SIGKILL
-        if self._line >= 0:
-            os.close(self._line)
-            self._line = -1
+    def close(self) -> None:
+        self.end_templates()
+        self.copies.close()
 
 
-def _last(messages: list[Message], what: str) -> str:
-    found = [each.text for each in messages if isinstance(each, Note) and each.what == what]
-    return found[-1] if found else ""
+def _runs_code_here(item: WorldItem) -> bool:
+    """Whether code of the user's runs for it in the process that proves, and may change what a
+    handler finds in memory."""
+    return type(item) not in (Table, Downstream, Mailbox) or getattr(item, "runs_code", False)
 
 
-def _fork(work: Callable[[], NoReturn]) -> int:
-    with warnings.catch_warnings():
-        # Other threads may run here; the child touches nothing of theirs.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        finally:
-            os._exit(1)
-    return pid
-
-
-def _deliver(ground: Ground, line: int, act: Act | None) -> NoReturn:
+def _prepare(ground: Ground, control: int) -> Deliver:
+    """In the template: what is the same for all deliveries."""
     gc.freeze()
     processes.begin(ground.copies.alive)
     ground.copies.enter_child()
-    cut_connections(keep=line)
-    watch = Watch(line, act, ground.hosts)
+    cut_connections(keep=control)
+    watch = Watch(ground.hosts)
+    failure = None
     try:
         if not ground.shows_output:
-            logging.disable(logging.CRITICAL)
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nowhere, 1)
-            os.dup2(nowhere, 2)
-        copy_open_files(watch, ground.copies.open_files)
-        ground.clock.install(ground.copies.everywhere)
+            be_quiet()
+        files = written_files()
+        moves_datetime = moved_clocks.install(ground.clock, ground.copies.everywhere)
         ground.inherited.leave(watch)
         install(watch, ground.copies)
         if ground.by_line:
             lines.install(watch)
-        if ground.looks_at_clocks:
+        elif not ground.shows_output:  # a debugger traces too
+            line_coverage.install(watch, ground.app._registry._handlers)
+        if ground.looks_at_clocks and not moves_datetime:
             clocks.install(watch)
-        worker = ground.app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
-        asyncio.run(_drain(worker, watch))
-        watch.end()
-    except BaseException:
-        watch.tell(Note("end", traceback.format_exc().strip().splitlines()[-1]))
-        os._exit(1)
-    os._exit(0)
+    except Exception as error:
+        failure = error
+
+    def deliver(line: int, order: int) -> NoReturn:
+        gc.freeze()
+        with os.fdopen(order, "rb") as pipe:
+            act, memories = pickle.load(pipe)
+        ground.recall(memories)
+        watch.begin(line, act)
+        ground.clock.begin()
+        try:
+            if failure is not None:
+                raise failure
+            copy_open_files(files, watch, ground.copies.open_files)
+            follow_mapped_files(watch, ground.copies.files, ground.mapped_files)
+            ground.inherited.pools.begin_anew()
+            asyncio.run(work(ground.app, watch, ground.copies, ground.clock))
+            watch.end()
+        except BaseException:
+            watch.tell(Note("end", traceback.format_exc().strip().splitlines()[-1]))
+            os._exit(1)
+        os._exit(0)
+
+    return deliver
 
 
-async def _drain(worker: Worker, watch: Watch) -> None:
+def _prepare_fresh(ground: Ground, control: int, kind: str) -> Deliver:
+    """In a template of its own: the delivery becomes a new interpreter, and watches for itself."""
+    processes.begin(ground.copies.alive)
+    cut_connections(keep=control)  # those to other templates too, which wait for their end
+
+    def deliver(line: int, _: int) -> NoReturn:
+        begin_fresh(ground, line, kind)
+
+    return deliver
+
+
+def be_quiet() -> None:
+    logging.disable(logging.CRITICAL)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+
+
+async def work(app: Oncely, watch: Watch, copies: Copies, clock: Clock) -> None:
+    """Delivers the job, as long as it is due."""
+    sleeps.install(watch, copies, clock, asyncio.get_running_loop())
+    worker = app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
     await worker.drain()
     for task in asyncio.all_tasks():
         code = getattr(task.get_coro(), "cr_code", None)
@@ -268,8 +220,9 @@ def ask_in_child(ground: Ground, question: Callable[[], bytes]) -> bytes:
         processes.begin(ground.copies.alive)
         ground.copies.enter_child()
         cut_connections(keep=child_line)
-        told = os.open(os.devnull, os.O_WRONLY)
-        install(Watch(told, None, ground.hosts), ground.copies)
+        watch = Watch(ground.hosts)
+        watch.begin(os.open(os.devnull, os.O_WRONLY), None)
+        install(watch, ground.copies)
         try:
             data = b"+" + question()
         except Exception as error:
@@ -278,7 +231,7 @@ def ask_in_child(ground: Ground, question: Callable[[], bytes]) -> bytes:
             data = data[os.write(child_line, data) :]
         os._exit(0)
 
-    pid = _fork(answer)
+    pid = processes.fork(answer)
     os.close(child_line)
     with os.fdopen(line, "rb") as file:
         data = file.read()

@@ -18,6 +18,8 @@ from oncely.prove.seams.http import FAULT_HEADER
 Keys = Literal["honoured", "ignored", "forgotten"]
 _KEYS: Final = ("honoured", "ignored", "forgotten")
 _READS: Final = ("GET", "HEAD", "OPTIONS")
+_JSON: Final = {"Content-Type": "application/json"}
+_BYTES: Final = {"Content-Type": "application/octet-stream"}
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -32,17 +34,34 @@ class Request(msgspec.Struct, frozen=True):
         return " ".join(part for part in (self.method, self.path, self.body) if part)
 
 
+class Reply(msgspec.Struct, frozen=True):
+    """What a `Downstream` answers, for clients that read something else than JSON. With a status
+    of 400 or more it refuses the request, and does nothing."""
+
+    status: int = 200
+    headers: dict[str, str] = {}
+    body: bytes = b""
+
+
+_UNAVAILABLE: Final = Reply(503, _JSON, b'{"error": "unavailable"}')
+_THROTTLED: Final = Reply(429, {**_JSON, "Retry-After": "1"}, b'{"error": "too many requests"}')
+_IN_PROGRESS: Final = Reply(409, _JSON, b'{"error": "a request with this key is in progress"}')
+
+
 class Downstream(LoopbackServer):
     """A service at `url` that does what it is asked, and remembers it.
 
     `keys`: what the header `key_header` is to it. `honoured`: a repeat is recognised for ever;
     `ignored`: each request is done; `forgotten`: recognised, but not two days later. `replaces`:
     what is sent to a path replaces what was there, as with PUT. `answer(request)` makes the answer
-    to what it did; a GET is answered with what was done at its path, as JSON. `replays_errors`: a
+    to what it did: a `Reply`, bytes, or what is sent as JSON. A GET is answered with what was
+    done at its path, as JSON. `replays_errors`: a
     refusal is remembered under its key, and given again. `answers_409`: while a request is in
     progress, another one with its key is refused with 409; one whose caller timed out is in
     progress until the caller has asked once more.
     """
+
+    memory = "_done"
 
     def __init__(
         self,
@@ -66,6 +85,8 @@ class Downstream(LoopbackServer):
         self._key_header = key_header
         self._replaces = replaces
         self._replays_errors = replays_errors
+        self.runs_code = answer is not None
+        """Whether a request runs code of the user's in this process."""
         self._answer = answer or (lambda _: {"ok": True})
         self._lock = threading.Lock()
         self.reset()
@@ -90,42 +111,53 @@ class Downstream(LoopbackServer):
     def reset(self) -> None:
         with self._lock:
             self._done: list[Request] = []
-            self._answers: dict[str, tuple[int, bytes]] = {}
+            self._answers: dict[str, Reply] = {}
             self._in_progress: set[str] = set()
+            self._refusals_left = 0
 
     def let_days_pass(self) -> None:
         if self.keys == "forgotten":
             with self._lock:
                 self._answers.clear()
 
-    def _meet(self, request: Request, fault: str | None) -> tuple[int, bytes] | None:
-        """Status and body; None if the answer is lost on its way."""
+    def _meet(self, request: Request, fault: str | None) -> Reply | None:
+        """None if the answer is lost on its way."""
         with self._lock:
             if request.method in _READS:
                 found = [msgspec.structs.asdict(d) for d in self._done if d.path == request.path]
-                return 200, json.dumps({"done": found}).encode()
+                return _as_reply({"done": found})
             key = request.key if self.keys != "ignored" else None
+            if fault == "throttle":
+                return _THROTTLED
+            if fault == "outage":
+                self._refusals_left = 2
+            if self._refusals_left:
+                self._refusals_left -= 1
+                return _UNAVAILABLE
             known = self._known(key)
             if known is not None:
                 return None if fault == "lose" else known
             if fault == "refuse":
-                refusal = 503, b'{"error": "unavailable"}'
                 if key is not None and self._replays_errors:
-                    self._answers[key] = refusal
-                return refusal
+                    self._answers[key] = _UNAVAILABLE
+                return _UNAVAILABLE
             self._done.append(request)
             if key is not None:
                 self._in_progress.add(key)
         # Not under the lock: `answer` may take its time, and others come meanwhile.
-        answer = 200, json.dumps(self._answer(request)).encode()
+        answer = _as_reply(self._answer(request))
+        refused = answer.status >= 400
         with self._lock:
+            if refused:
+                self._done = [each for each in self._done if each is not request]
             if key is not None:
-                self._answers[key] = answer
-                if fault != "timeout":
+                if not refused or self._replays_errors:
+                    self._answers[key] = answer
+                if refused or fault != "timeout":
                     self._in_progress.discard(key)
         return None if fault == "lose" else answer
 
-    def _known(self, key: str | None) -> tuple[int, bytes] | None:
+    def _known(self, key: str | None) -> Reply | None:
         """The answer to a repeat."""
         if key is None:
             return None
@@ -134,7 +166,7 @@ class Downstream(LoopbackServer):
             if answer is not None:
                 self._in_progress.discard(key)  # its caller had timed out, and asks again
             if self._answers_409 or answer is None:
-                return 409, b'{"error": "a request with this key is in progress"}'
+                return _IN_PROGRESS
         return answer
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -154,12 +186,12 @@ class Downstream(LoopbackServer):
                     self.close_connection = True
                     self.connection.shutdown(socket.SHUT_RDWR)
                     return
-                status, data = answer
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(answer.body)))
                 self.end_headers()
-                self.wfile.write(data)
+                self.wfile.write(answer.body)
 
             def __getattr__(self, name: str) -> Any:
                 if name.startswith("do_"):
@@ -169,3 +201,11 @@ class Downstream(LoopbackServer):
             def log_message(self, *_: Any) -> None: ...
 
         return Handler
+
+
+def _as_reply(value: Any) -> Reply:
+    if isinstance(value, Reply):
+        return value
+    if isinstance(value, bytes):
+        return Reply(headers=_BYTES, body=value)
+    return Reply(headers=_JSON, body=json.dumps(value).encode())

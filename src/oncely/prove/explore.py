@@ -5,36 +5,44 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
 from oncely.model.errors import InvalidInput
+from oncely.prove import faults
+from oncely.prove.default_tables import DefaultTable, varying_columns, without_columns
 from oncely.prove.downstream import Downstream
+from oncely.prove.fresh import why_not
+from oncely.prove.fresh_verdict import judge_fresh
+from oncely.prove.job_values import as_line, leave_out, varying, varying_children, without
+from oncely.prove.line_coverage import LineCoverage
 from oncely.prove.mailbox import Mailbox
-from oncely.prove.plain import as_app
+from oncely.prove.plain import Arguments, as_app
+from oncely.prove.play import NotFresh, Play, refuse_unfinished, woken_in_fence
 from oncely.prove.processes import ended_by_signals
-from oncely.prove.report import Report, Risk, Violation
-from oncely.prove.schedule import Fault, Move, Schedule, parse
+from oncely.prove.report import OtherResult, Report, Risk, Violation
+from oncely.prove.schedule import Schedule, parse
 from oncely.prove.seams.http import BY_HTTP
-from oncely.prove.stage import CHILDREN, Play, Stage
+from oncely.prove.stage import CHILDREN, Stage
+from oncely.prove.stand_ins import StandIns
 from oncely.prove.timeline import short
 from oncely.prove.verdict import Verdict, differences, judge
 from oncely.prove.watch import Boundary, Note
-from oncely.prove.world import Table, WorldItem
-from oncely.surface.app import Oncely
+from oncely.prove.world import Snapshot, Table, WorldItem
 
 Progress = Callable[[int, int], None]
-_AT_REQUESTS: Final[tuple[Fault, ...]] = ("refuse", "lose", "timeout")
-_INTENT, _DONE, _TAKEN = "write the intent of ", "record that ", "take over "
 _BROKEN: Final = ("lost", "doubled", "stuck", "diverged")
 
 
 def prove(
-    app: Oncely | Callable[..., Any],
+    app: Any,
     kind: str | None = None,
     payload: Any = None,
     *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
     world: Sequence[WorldItem] = (),
     budget_seconds: float = 60.0,
     max_faults: int = 2,
@@ -49,7 +57,8 @@ def prove(
 
     It runs for real, in forked processes that end for real at every boundary, on copies of the
     databases; then the job is delivered again, and `world` compared with what one clean run leaves.
-    `world` takes `Table`, `Downstream`, `Mailbox`, anything with `snapshot()`, and functions. With
+    `world` takes `Table`, `Downstream`, `Mailbox`, anything with `snapshot()`, and functions. Of a
+    database of which it has no `Table`, all tables are compared. With
     `max_faults=1` no schedule has two faults; with `by_line=True` every line of yours is a boundary
     too. A call to another machine is refused, unless its host is in `allow_hosts`, and so is a
     process, unless its program is in `accept`, which also takes the address of a service on this
@@ -57,7 +66,9 @@ def prove(
     `strict=True` a handler is not `ok` that writes what is not in `world`, or leaves a part of it
     unchanged. `schedule` is a
     word of an earlier report: only that one is played, with its output shown. Instead of an app and
-    a kind, a plain function: it is called with `payload`, or without it if that is None.
+    a kind, a function or a task of Celery, RQ, Dramatiq or Django: it is called with `payload`, or
+    with `args` and `kwargs`. Or an ASGI or WSGI app and a request: `prove(web, "POST /orders",
+    body, headers={…})` sends it, and sends it again as a client does that got no answer.
     """
     if not hasattr(os, "fork"):
         raise InvalidInput("a proof needs os.fork, which this system has not: use Linux or macOS")
@@ -65,11 +76,15 @@ def prove(
         raise InvalidInput(f"budget_seconds is {budget_seconds!r}; expected a number above 0")
     if max_faults not in (1, 2):
         raise InvalidInput(f"max_faults is {max_faults!r}; expected 1 or 2")
-    with as_app(app, kind) as (real, name):
+    if payload is not None and (args or kwargs):
+        raise InvalidInput("prove got payload and args or kwargs; expected one of the two")
+    if isinstance(args, str) or not isinstance(args, Sequence):
+        raise InvalidInput(f"args is {args!r}; expected a list of positional arguments")
+    with as_app(app, kind, Arguments(args, kwargs or {}, headers or {})) as subject:
         wanted = None if schedule is None else parse(schedule)
         stage = Stage(
-            real,
-            name,
+            subject.app,
+            subject.kind,
             payload,
             world,
             shows_output=wanted is not None,
@@ -79,7 +94,8 @@ def prove(
         )
         deadline = time.monotonic() + budget_seconds
         with closing(stage), ended_by_signals():
-            proof = _Proof(stage, Report(kind=name, strict=strict), deadline, progress)
+            report = Report(kind=subject.title, strict=strict, is_job=subject.is_job)
+            proof = _Proof(stage, report, deadline, progress)
             return proof.run(wanted, pairs=max_faults > 1)
 
 
@@ -91,16 +107,21 @@ class _Proof:
         self._deadline = deadline
         self._progress = progress or (lambda _done, _all: None)
         self._report = report
+        self._stand_ins = StandIns()
         self._seen_after: dict[Schedule, list[Boundary]] = {}
+        self._later: dict[int, Snapshot] = {}
+        self._lines = LineCoverage()
 
     def run(self, only: Schedule | None, *, pairs: bool) -> Report:
         begun = time.monotonic()
         report = self._report
         if self._learn():
             if only is not None:
+                report.is_partial = True
                 self._try(only)
             else:
                 self._explore(pairs=pairs)
+        report.not_run = self._lines.not_run()
         report.seconds = time.monotonic() - begun
         return report
 
@@ -110,15 +131,13 @@ class _Proof:
         stage.ground.looks_at_clocks = True
         first = stage.play(Schedule())
         stage.ground.looks_at_clocks = False
-        _refuse_unfinished(first)
-        report.wanted = first.world
+        refuse_unfinished(first)
         report.boundaries = first.deliveries[0].boundaries
         if len(first.deliveries) > 1:
             report.unobserved.append(
                 f"the clean run took {len(first.deliveries)} deliveries, and faults are played in "
                 "the first only"
             )
-        report.before = stage.before
         self._notice(first)
         changed = [each.label for each in differences(stage.before, first.world)]
         self._notice_what_is_left(first, changed)
@@ -128,21 +147,64 @@ class _Proof:
             )
         if not changed:
             report.unobserved.append(
-                "the clean run changed nothing in world=, so nothing could be seen to be lost or "
-                "doubled: give the tables and services that the handler writes to"
+                "the clean run changed nothing in world=, nor in the tables of its databases, so "
+                "nothing could be seen to be lost or doubled: give the services that the handler "
+                "writes to"
             )
         second = stage.play(Schedule())
-        unequal = differences(first.world, second.world)
+        self._leave_out_varying_values(first, second)
+        self._stand_ins.learn(stage.before, first.world, second.world)
+        self._leave_out_varying_columns(first.world, second.world)
+        report.generated = sorted(stage.generated.left_out)
+        report.random_names = sorted(self._stand_ins.random)
+        report.compared = [*stage.named_labels]
+        report.compared += [each for each in changed if each not in stage.named_labels]
+        report.before = self._stand_ins.apply(stage.before)
+        report.wanted = self._stand_ins.apply(first.world)
+        unequal = differences(report.wanted, self._stand_ins.apply(second.world))
         if unequal or second.job.state != first.job.state:
             report.unequal = unequal
             return False
         return True
 
+    def _leave_out_varying_columns(self, one: Snapshot, other: Snapshot) -> None:
+        """In tables that nobody has named: columns in which two clean runs differ, or the table."""
+        report, stage, apply = self._report, self._stage, self._stand_ins.apply
+        for label, table in stage.labelled_tables():
+            if not isinstance(table, DefaultTable):
+                continue
+            if apply({label: one[label]}) == apply({label: other[label]}):
+                continue
+            columns = varying_columns(one[label].elements(), other[label].elements())
+            table.ignore |= columns
+            report.varying += [f"{table.name}.{column}" for column in sorted(columns)]
+            for world in (stage.before, one, other):
+                world[label] = without_columns(world[label], columns)
+
+    def _leave_out_varying_values(self, first: Play, second: Play) -> None:
+        """Of the result, and of the jobs that were enqueued."""
+        report, stage = self._report, self._stage
+        stage.left_out_of_children = varying_children(first.world[CHILDREN], second.world[CHILDREN])
+        for play in (first, second):
+            play.world[CHILDREN] = leave_out(play.world[CHILDREN], stage.left_out_of_children)
+        self._varying = set(varying(first.job.result, second.job.result))
+        self._result = self._result_of(first)
+        places = [f"{'.'.join(('the result', *place))}" for place in sorted(self._varying)]
+        places += [
+            ".".join((f"the job {kind}", *place))
+            for kind, found in stage.left_out_of_children.items()
+            for place in sorted(found)
+        ]
+        report.not_compared += [f"{place} (two clean runs differ)" for place in places]
+
+    def _result_of(self, play: Play) -> str:
+        return as_line(without(play.job.result, self._varying))
+
     def _notice_what_is_left(self, play: Play, changed: list[str]) -> None:
         """What the clean run has changed that is not compared, or without a write that was seen,
         and what it has not changed."""
         report, stage = self._report, self._stage
-        report.not_touched = [label for label in stage.labels if label not in changed]
+        report.not_touched = [label for label in stage.named_labels if label not in changed]
         if not self._has_custom:  # a snapshot may look there
             report.not_compared += [f"the file {path}" for path in stage.changed_files()]
             report.not_compared += [f"the key {key} of Redis" for key in stage.changed_keys()]
@@ -170,6 +232,7 @@ class _Proof:
         report = self._report
         compared = {_bare(table.name) for table in self._stage.tables}
         for child in play.deliveries:
+            self._lines.add(child.messages)
             for note in child.messages:
                 if not isinstance(note, Note):
                     continue
@@ -194,9 +257,14 @@ class _Proof:
             self._report.clocks.append(told)
 
     def _explore(self, *, pairs: bool) -> None:
-        singles = list(self._singles())
+        boundaries = self._report.boundaries
+        claimed = [one for one in boundaries if one.name != "claim"]
+        self._report.alike = len(boundaries) - len(faults.unlike(boundaries))
+        self._report.held_still = len(claimed) - len(faults.free_to_pause(boundaries))
+        singles = list(faults.singles(boundaries))
         for number, schedule in enumerate(singles):
             if not self._in_time():
+                self._report.is_partial = True
                 self._report.unobserved.append(
                     f"the budget ended after {number} of the {len(singles)} schedules with one "
                     "fault: give it more seconds"
@@ -204,22 +272,17 @@ class _Proof:
                 return
             self._progress(number, len(singles))
             self._try(schedule)
-        if pairs and not self._report.violations:
+        if self._report.violations:
+            return
+        # Costly, and for a handler that is broken anyway it says nothing new.
+        for schedule in faults.of_interpreters(self._report.boundaries):
+            self._try(schedule)
+        if pairs:
             self._explore_pairs()
 
     def _explore_pairs(self) -> None:
         """In no order, so that a budget that ends cuts nothing in particular."""
-        pairs = [
-            Schedule((*first.moves, Move("crash", each.number)))
-            for first, boundaries in self._seen_after.items()
-            for each in unlike(boundaries)
-        ]
-        pairs += [
-            Schedule((Move("overlap", paused.number), Move("crash", ended.number)))
-            for paused in self._free()
-            for ended in unlike(self._report.boundaries)
-            if ended.name != "claim"
-        ]
+        pairs = list(faults.pairs(self._report.boundaries, self._seen_after))
         random.Random(0).shuffle(pairs)
         for number, schedule in enumerate(pairs):
             if not self._in_time():
@@ -228,49 +291,50 @@ class _Proof:
             self._progress(number, len(pairs))
             self._try(schedule)
 
-    def _singles(self) -> Iterator[Schedule]:
-        def each(fault: Fault, boundaries: Sequence[Boundary]) -> Iterator[Schedule]:
-            return (Schedule((Move(fault, boundary.number),)) for boundary in boundaries)
-
-        boundaries = self._report.boundaries
-        crashes = unlike(boundaries)
-        self._report.alike = len(boundaries) - len(crashes)
-        yield from each("crash", crashes)
-        for fault in _AT_REQUESTS:
-            yield from each(fault, [one for one in boundaries if _takes_fault(one)])
-        yield from each("zombie", self._free())
-        yield from each("late", [one for one in crashes if one.name != "claim"])
-
-    def _free(self) -> list[Boundary]:
-        """Where it can be paused without being in its successor's way."""
-        claimed = [one for one in self._report.boundaries if one.name != "claim"]
-        free = [one for one in claimed if not one.holds]
-        self._report.held_still = len(claimed) - len(free)
-        return free
-
     def _in_time(self) -> bool:
         return time.monotonic() < self._deadline
 
     def _try(self, schedule: Schedule) -> None:
         report, stage = self._report, self._stage
-        play = stage.play(schedule)
+        is_fresh = any(move.fault == "fresh" for move in schedule.moves)
+        try:
+            if is_fresh and (why := why_not(stage.ground, stage.kind)):
+                raise NotFresh(why)
+            play = stage.play(schedule)
+        except NotFresh as error:
+            report.not_tried.append(f"a fresh interpreter: {error}")
+            return
         self._notice(play)
         report.schedules += 1
         report.played.append(schedule)
         if not play.reached:
             report.not_reached += 1
         verdict, play = self._judge(play)
+        if is_fresh and verdict in _BROKEN:
+            verdict = judge_fresh(stage, report, play, verdict, self._stand_ins)
         if verdict == "doubled" and (name := woken_in_fence(play)):
             verdict = "sound"
             report.risks.append(Risk(name, schedule))
+        if verdict == "sound" and (result := self._result_of(play)) != self._result:
+            report.other_results.append(OtherResult(schedule, self._result, result))
         if verdict == "held":
             report.held += 1
         if verdict in _BROKEN:
-            found = differences(report.wanted, play.world)
-            report.violations.append(Violation.of(verdict, play, report.boundaries, found))
-        elif len(schedule.moves) == 1 and schedule.moves[0].fault in ("crash", "lose"):
+            found = differences(report.wanted, self._stand_ins.apply(play.world))
+            violation = Violation.of(verdict, play, report.boundaries, found, is_job=report.is_job)
+            report.violations.append(violation)
+        elif self._leaves_more_to_do(schedule):
             after = play.deliveries[1:2]
             self._seen_after[schedule] = after[0].boundaries if after else []
+
+    def _leaves_more_to_do(self, schedule: Schedule) -> bool:
+        """Whether a second fault is tried after it. A commit whose answer is lost leaves the same
+        as a crash after it."""
+        move = schedule.moves[0]
+        if len(schedule.moves) > 1 or move.fault not in ("crash", "lose"):
+            return False
+        struck = self._report.boundaries[move.at : move.at + 1]
+        return move.fault == "crash" or any(map(faults.takes_request_fault, struck))
 
     def _judge(self, play: Play) -> tuple[Verdict, Play]:
         """And the play that shows it."""
@@ -296,10 +360,24 @@ class _Proof:
         return min(answered, key=lambda each: self._wrong(each[1]))
 
     def _compare(self, play: Play) -> Verdict:
-        return judge(self._report.before, self._report.wanted, play.world)
+        """With what one run leaves: at the beginning, or at the time to which the clocks were
+        moved, if the handler has read one."""
+        report, found = self._report, self._stand_ins.apply(play.world)
+        verdict = judge(report.before, report.wanted, found)
+        if verdict != "sound" and play.read_clock and play.ahead_seconds:
+            later = self._wanted_after(round(play.ahead_seconds))
+            if judge(report.before, later, found) == "sound":
+                return "sound"
+        return verdict
+
+    def _wanted_after(self, seconds: int) -> Snapshot:
+        if seconds not in self._later:
+            play = self._stage.play(Schedule(), after_seconds=seconds)
+            self._later[seconds] = self._stand_ins.apply(play.world)
+        return self._later[seconds]
 
     def _wrong(self, play: Play) -> int:
-        found = differences(self._report.wanted, play.world)
+        found = differences(self._report.wanted, self._stand_ins.apply(play.world))
         return sum(len(each.missing) + len(each.extra) for each in found)
 
 
@@ -308,45 +386,5 @@ def _bare(table: str) -> str:
     return table.rpartition(".")[2].lower()
 
 
-def unlike(boundaries: Sequence[Boundary]) -> list[Boundary]:
-    """Without those before which nothing came that a crash would not undo: it leaves the same there
-    as one boundary earlier."""
-    return [
-        each
-        for before, each in zip([None, *boundaries], boundaries, strict=False)
-        if before is None or not before.inside
-    ]
-
-
-def woken_in_fence(play: Play) -> str | None:
-    """The fence whose sender was paused in the middle of the call, and taken over after its
-    `verify` was asked. That it may still wake up is what such a fence says of itself."""
-    if play.schedule.moves[0].fault not in ("zombie", "overlap"):
-        return None
-    paused, *successors = play.deliveries
-    before = [each.name for each in paused.boundaries[: play.schedule.moves[0].at + 1]]
-    begun = {name.removeprefix(_INTENT) for name in before if name.startswith(_INTENT)}
-    ended = {name.removeprefix(_DONE).removesuffix(" is done") for name in before}
-    taken = {each.name.removeprefix(_TAKEN) for child in successors for each in child.boundaries}
-    return next((name for name in (begun - ended) & taken if name.startswith("fence ")), None)
-
-
 def _has_effect(boundary: Boundary) -> bool:
     return boundary.channel not in ("store", "line") and not boundary.repeatable
-
-
-def _takes_fault(boundary: Boundary) -> bool:
-    return boundary.channel in ("http", "mail") and boundary.judged and not boundary.repeatable
-
-
-def _refuse_unfinished(play: Play) -> None:
-    job = play.job
-    if play.hung:
-        raise InvalidInput("the clean run came to no end: prove a handler that ends by itself")
-    if job.state != "completed":
-        error = job.error or {}
-        told = error.get("message", "") if isinstance(error, dict) else str(error)
-        raise InvalidInput(
-            f"the clean run ended {job.state}, not completed ({told}): the handler must do "
-            "its work when nothing goes wrong"
-        )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 from socketserver import ThreadingMixIn
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 
 class LoopbackServer:
     """Serves until it is closed. `address` is where: `127.0.0.1:25001`."""
+
+    memory: ClassVar[str]
+    """The attribute that has what it did. A delivery is given that, for a handler may look there.
+    """
 
     def __init__(self, server: Any, name: str) -> None:
         if isinstance(server, ThreadingMixIn):

@@ -30,6 +30,7 @@ class Mailbox(LoopbackServer):
     """An SMTP server at `host` and `port`, without encryption; every user name and password is
     right. `address` is both: `127.0.0.1:25001`."""
 
+    memory = "_mails"
     host = "127.0.0.1"
 
     def __init__(self) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from oncely.prove.report import Report, Violation
-from oncely.prove.timeline import Lane, short
+from oncely.prove.report import Report, Violation, like_it
+from oncely.prove.timeline import Lane, Step, short
 
 _ROW: Final = 34
 _LANE: Final = 460
@@ -32,33 +33,43 @@ svg .fault { fill: #cf222e; font-weight: bold; }
 """
 
 
-def page(report: Report) -> str:
-    colour = _COLOURS.get(report.verdict, "#cf222e")
+def page(reports: Sequence[Report]) -> str:
+    title = ", ".join(f"{report.kind}: {report.verdict}" for report in reports)
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width, initial-scale=1">',
-        f"<title>{escape(report.kind)}: {report.verdict}</title><style>{_STYLE}</style>",
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
+    ]
+    for report in reports:
+        parts += _section(report)
+    return "\n".join([*parts, "</html>"])
+
+
+def _section(report: Report) -> list[str]:
+    colour = _COLOURS.get(report.verdict, "#cf222e")
+    parts = [
         f'<h1>{escape(report.kind)} <small style="color:{colour}">{report.verdict}</small></h1>',
         f"<p>{escape(report.sentence)}</p>",
-        *(_violation(each) for each in report.violations),
     ]
+    for first, *others in report.groups():
+        parts.append(_violation(first))
+        if others:
+            parts.append(f"<p>{escape(like_it(others))}</p>")
     gaps = [line for gap in report._gaps() for line in gap.splitlines()]
     if gaps:
-        parts.append("<h2>Not covered, and as declared</h2><ul>")
+        parts.append("<h2>Compared, and not covered</h2><ul>")
         parts += [f"<li>{escape(line)}</li>" for line in gaps]
         parts.append("</ul>")
     parts.append("<h2>Boundaries</h2><ol start=0>")
     for each in report.boundaries:
         where = f" <small>{escape(short(each.where))}</small>" if each.where else ""
         parts.append(f"<li><code>{escape(each.name)}</code>{where}</li>")
-    return "\n".join([*parts, "</ol></html>"])
+    return [*parts, "</ol>"]
 
 
 def _violation(violation: Violation) -> str:
     changes = [
-        f"{each.label}\n"
-        + "".join(f"  missing  {line}\n" for line in each.missing)
-        + "".join(f"  too many {line}\n" for line in each.extra)
+        f"{each.label}\n" + "".join(f"  {line}\n" for line in each.lines)
         for each in violation.differences
     ]
     return (
@@ -86,7 +97,7 @@ def _drawn(lanes: list[Lane]) -> str:
             kind = ' class="fault"' if step.is_fault else ""
             fill = "#cf222e" if step.is_fault else "#0969da"
             shapes.append(f'<circle cx="{x}" cy="{y - 4}" r="5" fill="{fill}"/>')
-            shapes.append(f'<text x="{x + 14}" y="{y}"{kind}>{escape(step.text[:62])}</text>')
+            shapes.append(f'<text x="{x + 14}" y="{y}"{kind}>{escape(_numbered(step))}</text>')
             if step.where:
                 place = escape(short(step.where)[-70:])
                 shapes.append(f'<text x="{x + 14}" y="{y + 13}" class="where">{place}</text>')
@@ -99,3 +110,7 @@ def _drawn(lanes: list[Lane]) -> str:
         f'<svg viewBox="0 0 {width} {y}" width="{width}" role="img" '
         f'aria-label="the deliveries, in order">{"".join(shapes)}</svg>'
     )
+
+
+def _numbered(step: Step) -> str:
+    return step.text[:62] if step.number is None else f"{step.number} {step.text[:60]}"

@@ -7,10 +7,11 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 _PROC: Final = Path("/proc")
 _PR_SET_PDEATHSIG: Final = 1
@@ -21,19 +22,33 @@ MARK: Final = "ONCELY_PROVE"
 def begin(alive: Path) -> None:
     """In the child: it and its descendants are known by a file that they hold open, those that run
     another program by their environment."""
-    with suppress(PermissionError):
-        os.setpgid(0, 0)
+    lead_group()
     os.environ[MARK] = str(alive.parent)
     os.open(alive, os.O_RDONLY)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    _die_with_parent()
 
 
-def _die_with_parent() -> None:
-    """On Linux; elsewhere the next proof ends it."""
+def lead_group() -> None:
+    """In the child: it has a group of its own, and on Linux it dies with its parent; elsewhere the
+    next proof ends it."""
+    with suppress(PermissionError):
+        os.setpgid(0, 0)
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def fork(work: Callable[[], NoReturn]) -> int:
+    with warnings.catch_warnings():
+        # Other threads may run here; the child touches nothing of theirs.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(1)
+    return pid
 
 
 @contextmanager

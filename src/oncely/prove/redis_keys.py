@@ -51,6 +51,10 @@ class RedisKeys:
                 made.write_bytes(msgspec.msgpack.encode(key))
                 made.rename(record)
 
+    @property
+    def is_used(self) -> bool:
+        return any(self._folder.glob(f"*{_RECORD}"))
+
     def is_saved(self, place: RedisPlace, name: bytes) -> bool:
         return self._record(place, name).exists()
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
 from oncely.model.errors import InvalidInput
 
-Fault = Literal["crash", "late", "zombie", "overlap", "refuse", "lose", "timeout", "raise"]
-FAULTS: Final = ("crash", "late", "zombie", "overlap", "refuse", "lose", "timeout", "raise")
+Fault = Literal[
+    "crash", "late", "zombie", "overlap", "refuse", "lose", "timeout", "outage", "throttle", "fail",
+    "tear", "fresh", "raise",
+]  # fmt: skip
+FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 _MOVE: Final = re.compile(rf"({'|'.join(FAULTS)})@(\d+)")
 
 
@@ -45,6 +48,11 @@ _WORDS: Final[dict[Fault, str]] = {
     "refuse": "the other side answers 503",
     "lose": "the other side does it, and its answer is lost",
     "timeout": "the other side does it, and the caller times out",
+    "outage": "the other side answers 503 twice",
+    "throttle": "the other side answers 429",
+    "fail": "the statement fails",
+    "tear": "the process ends with half of the file written",
+    "fresh": "the process ends, and the job comes again in a fresh interpreter",
     "raise": "an exception is raised",
 }
 

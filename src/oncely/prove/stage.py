@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,11 +12,19 @@ import msgspec
 
 from oncely.model.errors import InvalidInput
 from oncely.model.job import Job
+from oncely.prove.blocking import is_in_the_way
+from oncely.prove.child import Child
 from oncely.prove.clock import let_pass_on_postgres, let_pass_on_sqlite
-from oncely.prove.delivery import QUEUE, Child, Ground, ask_in_child
+from oncely.prove.databases import as_url
+from oncely.prove.default_tables import DefaultTable, find_default_tables
+from oncely.prove.delivery import QUEUE, Ground, ask_in_child
 from oncely.prove.downstream import Downstream
+from oncely.prove.generated_values import GeneratedValues
 from oncely.prove.inherited import let_go
+from oncely.prove.job_values import Place, as_lines
 from oncely.prove.mailbox import Mailbox
+from oncely.prove.play import BeginAnew, Hung, NotFresh, Play
+from oncely.prove.readers import Readers
 from oncely.prove.schedule import Fault, Move, Schedule
 from oncely.prove.watch import Act, Action, Hosts
 from oncely.prove.world import Snapshot, Snapshots, Table, WorldItem, counted, labels
@@ -30,7 +39,8 @@ _PAUSE_SECONDS: Final = 600.0
 _LATE_SECONDS: Final = 2 * 86_400.0
 _DELIVERIES: Final = 25
 _PATIENCE_SECONDS: Final = 1.5
-"""A successor that stands still for so long waits for what the paused one holds."""
+"""A successor that stands still for so much longer than a clean run takes waits for the paused
+one, in a way that nothing shows."""
 _HUNG_SECONDS: Final = 30.0
 _RESTING: Final = ("completed", "failed", "cancelled", "in_doubt")
 _ACTIONS: Final[dict[Fault, Action]] = {
@@ -41,20 +51,13 @@ _ACTIONS: Final[dict[Fault, Action]] = {
     "refuse": "refuse",
     "lose": "lose",
     "timeout": "timeout",
+    "outage": "outage",
+    "throttle": "throttle",
+    "fail": "fail",
+    "tear": "tear",
+    "fresh": "crash",
     "raise": "raise",
 }
-
-
-class Play(msgspec.Struct, frozen=True):
-    """A schedule that was played to its end."""
-
-    schedule: Schedule
-    deliveries: list[Child]
-    job: Job
-    world: Snapshot
-    hung: bool = False
-    reached: bool = True
-    """Whether each fault came to its boundary."""
 
 
 class Stage:
@@ -71,10 +74,19 @@ class Stage:
         accept: Sequence[str] = (),
     ) -> None:
         self.world = list(world)
+        self.left_out_of_children: dict[str, set[Place]] = {}
         self.labels = labels(self.world)
+        self.named_labels = list(self.labels)
+        """Without those of tables that are compared though nobody has named them."""
+        self.generated = GeneratedValues()
+        for table in self.tables:
+            if table.compare_generated:
+                self.generated.compare(table.name)
+        self._looked_at: set[str] = set()
         self.downstreams = [item for item in world if isinstance(item, Downstream)]
         self.ground = Ground(
             app,
+            world,
             Hosts(
                 frozenset(each.host for each in self.downstreams)
                 | {each.address for each in world if isinstance(each, Mailbox)},
@@ -84,21 +96,25 @@ class Stage:
             shows_output=shows_output,
             by_line=by_line,
         )
+        self._clean_seconds = 0.0
+        self.kind = kind
+        self._is_next_fresh = False
         self._patient = None if shows_output else _HUNG_SECONDS
         try:
             self._observer = self._open(app)
             self._put_in(kind, payload)
         except BaseException:
-            self.ground.copies.close()
+            self.ground.close()
             raise
 
     def _open(self, app: Oncely) -> Oncely:
         copies, engine = self.ground.copies, app._engine
+        if isinstance(engine, PostgresEngine) or any(table.path is None for table in self.tables):
+            let_go()
         if isinstance(engine, SqliteEngine) and engine.path is not None:
             url = f"sqlite:///{copies.file(str(engine.path))}"
             self._schema = "oncely"
         elif isinstance(engine, PostgresEngine):
-            let_go()
             url = copies.databases.add(app.url).conninfo()
             self._schema = engine.schema
         else:
@@ -110,12 +126,11 @@ class Stage:
             if table.path is not None:
                 copies.file(table.path)
             else:
-                let_go()
                 copies.databases.add(table.url)
             table.check(copies)
         if url.startswith("sqlite"):
             return Oncely(url)
-        return Oncely(_as_url(url), schema=self._schema)
+        return Oncely(as_url(url), schema=self._schema)
 
     @property
     def tables(self) -> list[Table]:
@@ -147,7 +162,8 @@ class Stage:
             self._forget_connections()
             database.keep()
         self.restore()
-        self.before = self.snapshot()
+        self.before: Snapshot = {}
+        self.before |= self.snapshot()
 
     def restore(self) -> None:
         engine = self._observer._engine
@@ -171,19 +187,36 @@ class Stage:
     def snapshot(self) -> Snapshot:
         found: Snapshot = {}
         others: list[tuple[str, Any]] = []
-        for label, item in zip(self.labels, self.world, strict=True):
-            match item:
-                case Table():
-                    found[label] = counted(item.rows(self.ground.copies))
-                case Downstream() | Mailbox():
-                    found[label] = counted(item.snapshot())
-                case _:
-                    others.append((label, item))
+        self._add_default_tables()
+        with Readers(self.ground.copies) as readers:
+            for label, item in zip(self.labels, self.world, strict=True):
+                match item:
+                    case Table():
+                        found[label] = counted(item.rows(readers, self.generated))
+                    case Downstream() | Mailbox():
+                        found[label] = counted(item.snapshot())
+                    case _:
+                        others.append((label, item))
         if others:
             found.update(self._ask(others))
         jobs = self._observer.jobs(limit=1000)
-        found[CHILDREN] = Counter(job.kind for job in jobs if job.job_id not in self._known)
+        children = [job for job in reversed(jobs) if job.job_id not in self._known]
+        found[CHILDREN] = as_lines(children, self.left_out_of_children)
         return found
+
+    def _add_default_tables(self) -> None:
+        """Of the databases that were copied since the last snapshot."""
+        copies = self.ground.copies
+        named = [table for table in self.tables if not isinstance(table, DefaultTable)]
+        tables = list(find_default_tables(copies, named, self._looked_at, self._schema))
+        with Readers(copies) as readers:
+            for table in tables:
+                label = f"table {table.name}"
+                if label in self.labels:
+                    label = f"table {table.name} of {table.url}"
+                self.world.append(table)
+                self.labels.append(label)
+                self.before[label] = counted(table.rows(readers, first=True))
 
     def _ask(self, others: list[tuple[str, Any]]) -> Snapshot:
         """In a child, where the copies stand for the originals."""
@@ -205,18 +238,31 @@ class Stage:
         assert job is not None
         return job
 
-    def play(self, schedule: Schedule, *, happened: bool | None = None) -> Play:
-        """From the beginning to the end. `happened` is what a person says of each doubt."""
+    def play(
+        self,
+        schedule: Schedule,
+        *,
+        happened: bool | None = None,
+        fresh: bool = False,
+        after_seconds: float = 0.0,
+    ) -> Play:
+        """From the beginning to the end. `happened` is what a person says of each doubt. `fresh`:
+        the first delivery is in a fresh interpreter. `after_seconds`: the time that passes before
+        the first delivery."""
         while True:
+            self._is_next_fresh = fresh
             try:
-                return self._play(schedule, happened)
-            except _BeginAnew:
-                continue
+                return self._play(schedule, happened, after_seconds)
+            except BeginAnew:
+                self.ground.end_templates()
 
-    def _play(self, schedule: Schedule, happened: bool | None) -> Play:
+    def _play(self, schedule: Schedule, happened: bool | None, after_seconds: float) -> Play:
         self.restore()
+        if after_seconds:
+            self.let_pass(after_seconds)
         deliveries: list[Child] = []
         hung, reached = False, True
+        began = time.monotonic()
         try:
             moves = iter(schedule.moves)
             for move in moves:
@@ -228,14 +274,30 @@ class Stage:
                     break
                 self._answer(happened=happened)
                 self._deliver_until_rest(deliveries)
-        except _Hung:
+        except Hung:
             hung = True
         finally:
             for child in deliveries:
                 child.kill()
             if any(child.has_started_processes for child in deliveries):
+                self.ground.end_templates()
                 self.ground.copies.end_processes()
-        return Play(schedule, deliveries, self.job, self.snapshot(), hung, reached)
+            self.ground.end_templates(if_stale=True)
+        if not schedule.moves:
+            self._clean_seconds = max(self._clean_seconds, time.monotonic() - began)
+            for child in deliveries:
+                self.generated.learn(child.messages)
+        clock = self.ground.clock
+        return Play(
+            schedule,
+            deliveries,
+            self.job,
+            self.snapshot(),
+            hung,
+            reached,
+            clock.ahead_seconds,
+            clock.was_read,
+        )
 
     def _suffer(self, move: Move, inner: Move | None, deliveries: list[Child]) -> bool:
         """One delivery with its fault, and the time after it; whether the fault struck. `inner` is
@@ -246,6 +308,7 @@ class Stage:
         if end == "paused":
             self.let_pass(_PAUSE_SECONDS)
             return self._succeed(child, inner, deliveries)
+        self._is_next_fresh = move.fault == "fresh"
         if end == "crashed" and move.fault == "late":
             self.let_pass(_LATE_SECONDS)
             for each in self.downstreams:
@@ -257,7 +320,9 @@ class Stage:
         self._take_back()
         act = None if inner is None else Act(_ACTIONS[inner.fault], inner.at)
         child = self._start(act, deliveries)
-        if child.wait(_PATIENCE_SECONDS) is None:
+        patience = _PATIENCE_SECONDS + 2 * self._clean_seconds
+        conninfos = self.ground.copies.databases.conninfos()
+        if child.wait(patience, lambda: is_in_the_way(paused.process, conninfos)) is None:
             paused.resume()  # it holds what the successor waits for
             self._wait(child)
         else:
@@ -288,17 +353,26 @@ class Stage:
         self._observer._engine.run(lambda _: reclaim(100), "transaction")
 
     def _start(self, act: Act | None, deliveries: list[Child]) -> Child:
-        child = Child(self.ground, act)
+        # A handler may do what needs the file for itself.
+        self._observer._engine.pause()
+        self._observer._engine.resume()
+        child = Child(self.ground, act, self.kind if self._is_next_fresh else None)
+        self._is_next_fresh = False
         deliveries.append(child)
         return child
 
     def _wait(self, child: Child) -> str:
-        end = child.wait(self._patient)
+        try:
+            end = child.wait(self._patient)
+        except InvalidInput as error:
+            if not child.is_fresh:
+                raise
+            raise NotFresh(str(error)) from error
         if end is None:
             child.kill()
-            raise _Hung
+            raise Hung
         if end == "imports":
-            raise _BeginAnew
+            raise BeginAnew
         return end
 
     def _answer(self, *, happened: bool) -> None:
@@ -316,23 +390,4 @@ class Stage:
 
     def close(self) -> None:
         self._observer.close()
-        self.ground.copies.close()
-
-
-class _BeginAnew(Exception):
-    """A library came in that has to be watched."""
-
-
-class _Hung(Exception):
-    """A delivery that comes to no end."""
-
-
-def _as_url(conninfo: str) -> str:
-    """A PostgreSQL store is named by a URL."""
-    from urllib.parse import quote, urlencode
-
-    from psycopg.conninfo import conninfo_to_dict
-
-    parts = {name: str(value) for name, value in conninfo_to_dict(conninfo).items()}
-    name = quote(parts.pop("dbname", ""), safe="")
-    return f"postgresql:///{name}?{urlencode(parts)}"
+        self.ground.close()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from oncely.prove.delivery import Child
 from oncely.prove.schedule import Fault, Schedule
 from oncely.prove.watch import Boundary, Note
+
+if TYPE_CHECKING:
+    from oncely.prove.child import Child
 
 _STRUCK: Final[dict[Fault, str]] = {
     "crash": "✗ the process ends",
@@ -19,8 +21,15 @@ _STRUCK: Final[dict[Fault, str]] = {
     "refuse": "✗ 503, nothing done",
     "lose": "✗ done, and the answer is lost",
     "timeout": "✗ done, and the caller times out",
+    "outage": "✗ 503, nothing done, and again for the next request",
+    "throttle": "✗ 429 with Retry-After, nothing done",
+    "fail": "✗ the statement fails, nothing done",
+    "tear": "✗ the process ends with half of it in the file",
+    "fresh": "✗ the process ends; a fresh interpreter goes on",
     "raise": "✗ an exception",
 }
+_ENDS: Final = ("crash", "late", "zombie", "overlap", "raise", "fresh")
+"""The faults that strike before what comes next is tried."""
 _WIDTH: Final = 58
 
 
@@ -28,6 +37,8 @@ class Step(msgspec.Struct, frozen=True):
     text: str
     where: str | None = None
     is_fault: bool = False
+    number: int | None = None
+    """Of its boundary in this delivery: what a schedule names."""
 
 
 class Lane(msgspec.Struct, frozen=True):
@@ -53,16 +64,16 @@ def _steps(messages: list[Boundary | Note], fault: Fault | None) -> list[Step]:
     steps: list[Step] = []
     for each in messages:
         if isinstance(each, Boundary):
-            steps.append(Step(each.name, each.where))
+            steps.append(Step(each.name, each.where, number=each.number))
         elif each.what == "answer" and steps:
             steps[-1] = msgspec.structs.replace(steps[-1], text=f"{steps[-1].text} → {each.text}")
         elif each.what == "struck" and fault is not None and steps:
-            # What it struck has not happened, unless the other side did it.
-            last = steps[-1] if fault in ("refuse", "lose", "timeout") else steps.pop()
-            text = _STRUCK[fault]
+            # What it struck has not happened, unless it was tried.
+            last = steps.pop() if fault in _ENDS else steps[-1]
+            text, number = _STRUCK[fault], None
             if last not in steps:
-                text = f"{text} before: {last.text}"
-            steps.append(Step(text, last.where, is_fault=True))
+                text, number = f"{text} before: {last.text}", last.number
+            steps.append(Step(text, last.where, is_fault=True, number=number))
     return steps
 
 
@@ -76,8 +87,9 @@ def draw(lanes: list[Lane]) -> str:
         elif lane.steps:
             rows.append((lane.title if left else "", "" if left else lane.title))
         for step in lane.steps:
-            told = f"  {_cut(step.text)}"
-            place = f"    {short(step.where)}" if step.where else None
+            mark = "" if step.number is None else str(step.number)
+            told = f"{mark:>4} {_cut(step.text)}"
+            place = f"     {short(step.where)}" if step.where else None
             lines = [told, place] if place else [told]
             rows += [(text, "") if left else ("", text) for text in lines]
     width = max((len(left) for left, _ in rows), default=0)

@@ -8,6 +8,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from oncely.prove.numbers import compare, describe
+from oncely.prove.stand_ins import REFERENCES
 from oncely.prove.world import Snapshot
 
 Verdict = Literal["sound", "held", "lost", "doubled", "stuck", "diverged"]
@@ -21,21 +23,30 @@ class Difference(msgspec.Struct, frozen=True):
     missing: list[str]
     extra: list[str]
 
+    @property
+    def lines(self) -> list[str]:
+        """For a report. A number that differs is one line."""
+        return describe(self.missing, self.extra) or [
+            *(f"missing  {line}" for line in self.missing),
+            *(f"too many {line}" for line in self.extra),
+        ]
+
 
 def differences(wanted: Snapshot, found: Snapshot) -> list[Difference]:
-    told = []
+    told: list[Difference] = []
     for label in wanted:
         missing, extra = wanted[label] - found[label], found[label] - wanted[label]
-        if missing or extra:
+        if (missing or extra) and not (label == REFERENCES and told):
             told.append(Difference(label, sorted(missing.elements()), sorted(extra.elements())))
     return told
 
 
 def judge(before: Snapshot, wanted: Snapshot, found: Snapshot) -> Verdict:
     """Less than one run would leave is lost, more is doubled, anything else diverged."""
-    kinds = {_kind(before[name], wanted[name], found[name]) for name in wanted} - {"sound"}
+    names = wanted.keys() - {REFERENCES}
+    kinds = {_kind(before[name], wanted[name], found[name]) for name in names} - {"sound"}
     if not kinds:
-        return "sound"
+        return "sound" if wanted.get(REFERENCES) == found.get(REFERENCES) else "diverged"
     if {"lost", "doubled"} <= kinds:
         return "diverged"
     # What is plain in one part of the world explains what is strange in another.
@@ -50,7 +61,7 @@ def _kind(before: Counter[str], wanted: Counter[str], found: Counter[str]) -> Ve
         return "lost"
     if not missing:
         return "doubled"
-    return _of_change(before, missing, extra)
+    return compare(before, missing, extra) or _of_change(before, missing, extra)
 
 
 def _of_change(before: Counter[str], missing: Counter[str], extra: Counter[str]) -> Verdict:

@@ -24,7 +24,19 @@ CRASHED: Final = 86
 REFUSED: Final = 87
 IMPORTS: Final = 88
 Channel = Literal["store", "sqlite", "postgres", "http", "mail", "redis", "file", "process", "line"]
-Action = Literal["crash", "pause", "raise", "refuse", "lose", "timeout"]
+Action = Literal[
+    "crash", "pause", "raise", "refuse", "lose", "timeout", "outage", "throttle", "fail", "tear"
+]  # fmt: skip
+_ONLY_AT: Final[dict[Action, tuple[Channel, ...]]] = {
+    "refuse": ("http", "mail"),
+    "lose": ("http", "mail", "sqlite", "postgres"),
+    "timeout": ("http", "mail"),
+    "outage": ("http",),
+    "throttle": ("http",),
+    "fail": ("sqlite", "postgres"),
+    "tear": ("file",),
+}
+"""The channels that can make a fault; at others it does not strike."""
 _HERE: Final = str(Path(__file__).parents[1]) + os.sep
 _PROVE: Final = str(Path(_HERE) / "prove") + os.sep
 _STORE: Final = str(Path(_HERE) / "store") + os.sep
@@ -85,6 +97,7 @@ class Note(msgspec.Struct, frozen=True):
     what: Literal[
         "unobserved",
         "written",
+        "given",
         "struck",
         "refused",
         "process",
@@ -92,6 +105,7 @@ class Note(msgspec.Struct, frozen=True):
         "end",
         "imports",
         "clock",
+        "ran",
     ]
     text: str
     more: list[str] = []
@@ -112,10 +126,7 @@ def knowing() -> Iterator[None]:
 
 
 class Watch:
-    def __init__(self, line: int, act: Act | None, hosts: Hosts) -> None:
-        self._line = line
-        self._process = os.getpid()
-        self._act = act
+    def __init__(self, hosts: Hosts) -> None:
         self.hosts = hosts
         self._lock = threading.RLock()
         self._count = 0
@@ -126,6 +137,12 @@ class Watch:
         """Called before the process ends."""
         self.standing_still: Callable[[], AbstractContextManager[Any]] = nullcontext
         """No other thread is in the middle of a transaction of the store meanwhile."""
+
+    def begin(self, line: int, act: Act | None) -> None:
+        """In the process of the delivery, which tells on `line`."""
+        self._line = line
+        self._process = os.getpid()
+        self._act = act
 
     def pass_by(
         self,
@@ -166,13 +183,12 @@ class Watch:
             )
         )
         act = self._act
-        if act is None or act.at != number:
+        if act is None or act.at != number or channel not in _ONLY_AT.get(act.action, (channel,)):
             return None
         self.tell(Note("struck", name))
         match act.action:
             case "crash":
-                self.end()
-                os._exit(CRASHED)
+                self.crash()
             case "pause":
                 with self.standing_still():
                     # To this thread: it must not go on while the others are being stopped.
@@ -184,6 +200,14 @@ class Watch:
             case _:
                 return act.action
         return None
+
+    def crash(self) -> NoReturn:
+        self.end()
+        os._exit(CRASHED)
+
+    def may_strike(self, *actions: Action) -> bool:
+        """Whether the fault of this delivery is one of these."""
+        return self._act is not None and self._act.action in actions
 
     def end(self) -> None:
         for call in self.before_end:
@@ -202,6 +226,11 @@ class Watch:
                 return
             self._told.add((what, text))
             self.tell(Note(what, text, more or []))
+
+    @property
+    def has_started_processes(self) -> bool:
+        with self._lock:
+            return any(what == "process" for what, _ in self._told)
 
     def tell_answer(self, status: int) -> None:
         self.tell(Note("answer", str(status)))

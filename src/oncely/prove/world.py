@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
@@ -13,7 +11,10 @@ import msgspec
 from oncely.model.errors import InvalidInput
 from oncely.prove.copies import Copies
 from oncely.prove.downstream import Downstream
+from oncely.prove.generated_values import GeneratedValues
 from oncely.prove.mailbox import Mailbox
+from oncely.prove.numbers import ONLY, numbers
+from oncely.prove.readers import DatabaseReader, Readers, quoted
 from oncely.store.url import sqlite_path, without_driver
 
 Snapshot = dict[str, Counter[str]]
@@ -33,9 +34,20 @@ class Snapshots(Protocol):
 
 
 class Table:
-    """The rows of a table, on SQLite or PostgreSQL. Columns that no two runs share are ignored."""
+    """The rows of a table, on SQLite or PostgreSQL. Columns that no two runs share are ignored.
 
-    def __init__(self, url: str, name: str, *, ignore: Sequence[str] = ()) -> None:
+    What the database generates in a new row is not compared (ids of a sequence, random ids, times),
+    and neither are keys that refer to such an id; with `compare_generated=True` it is.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        *,
+        ignore: Sequence[str] = (),
+        compare_generated: bool = False,
+    ) -> None:
         if isinstance(url, str):
             url = without_driver(url)
         if not isinstance(url, str) or url.partition("://")[0] not in (
@@ -49,6 +61,7 @@ class Table:
         self.url = url
         self.name = name
         self.ignore = frozenset([ignore] if isinstance(ignore, str) else ignore)
+        self.compare_generated = compare_generated
 
     @property
     def path(self) -> str | None:
@@ -62,18 +75,24 @@ class Table:
             )
         return str(path)
 
-    def rows(self, copies: Copies) -> list[str]:
-        query = f"select * from {_quoted(self.name)}"
+    def reader(self, readers: Readers, *, first: bool = False) -> DatabaseReader:
         if self.path is not None:
-            with closing(sqlite3.connect(copies.file(self.path), timeout=30)) as db:
-                cursor: Any = db.execute(query)
-                return self._told(cursor)
-        import psycopg
+            return readers.file(self.path, first=first)
+        return readers.server(self.url, first=first)
 
-        with psycopg.connect(str(copies.conninfo(self.url)), autocommit=True) as server:
-            return self._told(server.execute(query.encode()))
-
-    def _told(self, cursor: Any) -> list[str]:
+    def rows(
+        self,
+        readers: Readers,
+        generated: GeneratedValues | None = None,
+        *,
+        first: bool = False,
+    ) -> list[str]:
+        """As they are now, or as they were at the beginning; new values of `generated` marked."""
+        now = self.reader(readers, first=first)
+        marks = {}
+        if generated is not None:
+            marks = generated.origins(self.name, now, lambda: self.reader(readers, first=True))
+        cursor = now.cursor(f"select * from {quoted(self.name)}")
         names = [column[0] for column in cursor.description]
         missing = self.ignore - set(names)
         if missing:
@@ -81,29 +100,32 @@ class Table:
                 f"the table {self.name!r} has no column {', '.join(sorted(missing))} to ignore; it "
                 f"has {', '.join(names)}"
             )
+
+        def cell(name: str, value: Any) -> Any:
+            if generated is None or name not in marks:
+                return value
+            return generated.mark(self.name, name, value, *marks[name])
+
         return [
-            _line({n: v for n, v in zip(names, row, strict=True) if n not in self.ignore})
+            _line({n: cell(n, v) for n, v in zip(names, row, strict=True) if n not in self.ignore})
             for row in cursor.fetchall()
         ]
 
     def may_change_by_itself(self, copies: Copies) -> bool:
         """Whether a trigger, or a key that refers to another table, can write to it."""
-        if self.path is not None:
-            with closing(sqlite3.connect(copies.file(self.path), timeout=30)) as db:
-                keys = db.execute("select * from pragma_foreign_key_list(?)", [self.name])
-                triggers = "select count(*) from sqlite_master where type = 'trigger'"
-                (found,) = db.execute(triggers).fetchone()
-                return found > 0 or any({*row[5:7]} - _NO_ACTION for row in keys.fetchall())
-        import psycopg
-
-        with psycopg.connect(str(copies.conninfo(self.url)), autocommit=True) as server:
-            found = server.execute(_TRIGGERS, [_quoted(self.name)]).fetchone()
-            return bool(found and found[0])
+        with Readers(copies) as readers:
+            query = self.reader(readers).query
+            if self.path is None:
+                return bool(query(_TRIGGERS, quoted(self.name))[0][0])
+            keys = query("select * from pragma_foreign_key_list(?)", self.name)
+            triggers = query("select 1 from sqlite_master where type = 'trigger'")
+            return bool(triggers) or any({*row[5:7]} - _NO_ACTION for row in keys)
 
     def check(self, copies: Copies) -> None:
         """That it is there, said before anything is run."""
         try:
-            self.rows(copies)
+            with Readers(copies) as readers:
+                self.rows(readers)
         except InvalidInput:
             raise
         except Exception as error:
@@ -141,10 +163,20 @@ def counted(value: Any) -> Counter[str]:
     if isinstance(value, Counter):
         return Counter({_line(each): count for each, count in value.items()})
     if isinstance(value, dict):
-        return Counter(f"{name}: {_line(each)}" for name, each in value.items())
+        return Counter(_named_lines(value))
     if isinstance(value, list | tuple | set | frozenset):
         return Counter(_line(each) for each in value)
-    return Counter([_line(value)])
+    named = f"{ONLY}: {_line(value)}"
+    return Counter([named if numbers([named]) else _line(value)])
+
+
+def _named_lines(value: dict[Any, Any]) -> Iterator[str]:
+    """With a line for each value inside, so that a number there is judged as one."""
+    for name, each in value.items():
+        if isinstance(each, dict) and each:
+            yield from (f"{name}: {line}" for line in _named_lines(each))
+        else:
+            yield f"{name}: {_line(each)}"
 
 
 def _line(value: Any) -> str:
@@ -154,7 +186,3 @@ def _line(value: Any) -> str:
         return msgspec.json.encode(value, order="sorted", enc_hook=str).decode()
     except (TypeError, ValueError):
         return repr(value)
-
-
-def _quoted(name: str) -> str:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))

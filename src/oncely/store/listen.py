@@ -13,7 +13,7 @@ import select
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from threading import Lock, Thread, current_thread
+from threading import Event, Lock, Thread, current_thread
 from typing import Final, Protocol
 
 from oncely.model.errors import StoreError
@@ -138,6 +138,7 @@ class Listener:
         self._thread: Thread | None = None
         self._alarm = self._bell = -1
         self._closed = False
+        self._released: Event | None = None
         self._deaf_until = -math.inf
         self._wait = _FIRST_WAIT_SECONDS
 
@@ -181,6 +182,15 @@ class Listener:
             with suppress(BlockingIOError):  # full: it will look anyway
                 os.write(self._bell, b".")
 
+    def release(self) -> None:
+        """Let go of the connection. For those who rest another one is opened a little later."""
+        with self._lock:
+            if self._thread is None or self._closed:
+                return
+            released = self._released = Event()
+            self._ring()
+        released.wait(_JOIN_SECONDS)
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
@@ -202,6 +212,10 @@ class Listener:
             with suppress(BlockingIOError):
                 os.read(self._alarm, 4096)
             self._spread(heard)
+            if self._released is not None:
+                self._go_deaf(_LINGER_SECONDS)
+                self._released.set()
+                self._released = None
         self._source.drop()
         with self._lock:
             os.close(self._alarm)

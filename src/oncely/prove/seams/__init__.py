@@ -39,6 +39,11 @@ def bring_in(library: str) -> None:
         importlib.import_module(name)
 
 
+def libraries() -> list[str]:
+    """Those that are there and are watched."""
+    return [name for name in (*_LIBRARIES, *drivers.DRIVERS) if name in sys.modules]
+
+
 def bring_in_whole() -> None:
     """What is there already, with the parts of it that are watched."""
     for library in _LIBRARIES:

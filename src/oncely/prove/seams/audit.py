@@ -3,20 +3,22 @@ be one, and what it did cannot be compared."""
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
 from oncely.prove.copies import Copies
+from oncely.prove.open_files import is_writable, tell_mapping
 from oncely.prove.seams.drivers import driver_in
-from oncely.prove.seams.files import is_of_a_proof, of_the_user, path_of
+from oncely.prove.seams.files import WRITES
+from oncely.prove.seams.paths import is_of_a_proof, of_the_user, path_of, plain_file
 from oncely.prove.watch import Watch, is_of_the_store, known, users_line
 
 _PROCESSES: Final = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec")
 _FORKS: Final = ("os.fork", "os.forkpty")
 _CONNECTS: Final = ("socket.connect", "socket.sendto", "socket.sendmsg")
-_WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES: Final[dict[str, tuple[tuple[int, int | None], ...]]] = {
     "os.remove": ((0, 1),),
     "os.rmdir": ((0, 1),),
@@ -53,6 +55,8 @@ def install(watch: Watch, copies: Copies) -> None:
             _tell_open(watch, copies, args)
         elif event in _CHANGES:
             _tell_change(watch, copies, event, args)
+        elif event == "mmap.__new__":
+            _tell_mapping(watch, args)
 
     sys.addaudithook(hook)
 
@@ -110,7 +114,7 @@ def _tell_process(watch: Watch, event: str, args: Any) -> None:
 
 def _tell_open(watch: Watch, copies: Copies, args: Any) -> None:
     path, _, flags = args
-    writes = isinstance(flags, int) and flags & _WRITES
+    writes = isinstance(flags, int) and flags & WRITES
     if not writes or not isinstance(path, str | bytes) or is_of_a_proof(path):
         return
     if is_of_the_store(sys._getframe(2)):
@@ -133,6 +137,13 @@ def _tell_change(watch: Watch, copies: Copies, event: str, args: Any) -> None:
             copies.files.save_content(path)
     if paths and of_the_user(paths[0]):
         watch.pass_by("file", f"{event.partition('.')[2]} {' '.join(paths)}")
+
+
+def _tell_mapping(watch: Watch, args: Any) -> None:
+    number, _, access, _ = args
+    path = plain_file(number) if access not in (mmap.ACCESS_READ, mmap.ACCESS_COPY) else None
+    if path is not None and is_writable(number) and of_the_user(path):
+        tell_mapping(watch, path)
 
 
 def _changed(event: str, args: Any) -> Iterator[str]:

@@ -6,14 +6,12 @@ import datetime
 import re
 import sys
 import threading
-import time
 from types import FrameType
 from typing import Any, Final
 
 from oncely.prove.watch import Watch, is_the_users
 
-_OF_A_DAY: Final = ("now", "utcnow", "today")
-_OF_THE_SYSTEM: Final = (time.localtime, time.gmtime, time.ctime, time.strftime)
+_OF_A_DAY: Final = ("now", "utcnow")
 _IN_SQL: Final = re.compile(
     r"\b(now|clock_timestamp|statement_timestamp|transaction_timestamp|unixepoch)\s*\(\s*\)"
     r"|\b(current_timestamp|current_date|current_time|localtimestamp|localtime)\b|'now'",
@@ -22,12 +20,13 @@ _IN_SQL: Final = re.compile(
 
 
 def install(watch: Watch) -> None:
-    """In the child. Costly, for the interpreter tells of every call: not in every delivery."""
+    """In the child, where `datetime.now` could not be replaced. Costly, for the interpreter tells
+    of every call: not in every delivery."""
 
     def profile(frame: FrameType, event: str, called: Any) -> None:
         if event == "c_call" and _is_clock(called) and is_the_users(frame.f_code.co_filename):
             owner = getattr(called, "__self__", None)
-            name = getattr(owner, "__name__", "time")
+            name = getattr(owner, "__name__", "datetime")
             place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
             watch.note("clock", place, [f"{name}.{called.__name__}"])
 
@@ -36,8 +35,6 @@ def install(watch: Watch) -> None:
 
 
 def _is_clock(called: Any) -> bool:
-    if called in _OF_THE_SYSTEM:
-        return True
     if getattr(called, "__name__", None) not in _OF_A_DAY:
         return False
     owner = getattr(called, "__self__", None)

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
+import os
 import sqlite3
 import sys
 import time
 from typing import Any, Final
 
 from oncely.prove.seams import drivers
+from oncely.prove.seams.file_writes import BY_DESCRIPTOR
 
-_FUNCTIONS: Final[tuple[Any, ...]] = (sqlite3.connect, builtins.open, time.time, time.time_ns)
+_CLOCKS: Final = (
+    "time time_ns monotonic monotonic_ns clock_gettime clock_gettime_ns localtime gmtime ctime "
+    "asctime strftime sleep"
+)
+_FUNCTIONS: Final[tuple[Any, ...]] = (
+    sqlite3.connect,
+    builtins.open,
+    asyncio.sleep,
+    *(getattr(time, name) for name in _CLOCKS.split()),
+    *(getattr(os, name) for name in ("open", *BY_DESCRIPTOR) if hasattr(os, name)),
+)
 
 
 class Everywhere:

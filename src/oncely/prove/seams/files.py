@@ -1,4 +1,4 @@
-"""Files: opening one to write, and closing it. Each is saved before it is first touched."""
+"""Files: opening one to write, and writing to it. Each is saved before it is first touched."""
 
 from __future__ import annotations
 
@@ -8,23 +8,33 @@ import sys
 from contextlib import nullcontext
 from typing import Any, Final
 
-from oncely.prove.abandoned import FOLDER
 from oncely.prove.copies import Copies
-from oncely.prove.watch import Watch, knowing, known, users_line
+from oncely.prove.seams.file_writes import FileWrites
+from oncely.prove.seams.paths import is_of_a_proof, of_the_user, path_of, plain_file
+from oncely.prove.watch import Watch, is_of_the_store, knowing, known, users_line
 
-_DESCRIPTORS: Final = "/proc/self/fd"
+WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def install(watch: Watch, copies: Copies) -> None:
-    _watch_open(watch, copies)
-    _watch_os(copies)
+    writes = FileWrites(watch, copies)
+    _watch_open(watch, copies, writes)
+    _watch_os(watch, copies, writes)
 
 
-def _watch_open(watch: Watch, copies: Copies) -> None:
+def _watch_open(watch: Watch, copies: Copies, writes: FileWrites) -> None:
     real = builtins.open
 
     def watched_open(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
-        if not set(mode) & set("wax+") or isinstance(file, int) or not of_the_user(file):
+        if not set(mode) & set("wax+"):
+            return real(file, mode, *args, **options)
+        if isinstance(file, int):
+            opened = real(file, mode, *args, **options)
+            path = plain_file(file)
+            if path is not None and of_the_user(path):
+                writes.follow_file(opened, path)
+            return opened
+        if not of_the_user(file):
             return real(file, mode, *args, **options)
         path = os.fsdecode(file)
         # An opener may open something else, and makes its own events.
@@ -34,32 +44,29 @@ def _watch_open(watch: Watch, copies: Copies) -> None:
             watch.pass_by("file", f"open {path} to write")
         with knowing() if opener is None else nullcontext():
             opened = real(file, mode, *args, **options)
-        close = opened.close
-
-        def watched_close() -> None:
-            if not opened.closed:
-                watch.pass_by("file", f"write {path}")
-            close()
-
-        # `with` calls it by its name, also on an instance.
-        vars(opened)["close"] = watched_close
+        writes.follow_file(opened, path)
         return opened
 
     copies.everywhere.replace(real, watched_open)
 
 
-def _watch_os(copies: Copies) -> None:
+def _watch_os(watch: Watch, copies: Copies, writes: FileWrites) -> None:
     """What has no event of the interpreter, or one that does not name the folder."""
     real_open: Any = os.open
 
     def watched_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        if dir_fd is not None and not known.get() and flags & (os.O_RDWR | os.O_WRONLY):
-            place = path_of(path, dir_fd)
-            if place is not None:
-                copies.files.save_content(place)
-            with knowing():
-                return int(real_open(path, flags, mode, dir_fd=dir_fd))
-        return int(real_open(path, flags, mode, dir_fd=dir_fd))
+        place = None if known.get() or not flags & WRITES else path_of(path, dir_fd)
+        if place is None or is_of_a_proof(place) or is_of_the_store(sys._getframe(1)):
+            return int(real_open(path, flags, mode, dir_fd=dir_fd))
+        copies.files.save_content(place)
+        is_seen = users_line(sys._getframe(1)) is not None
+        if is_seen:
+            watch.pass_by("file", f"open {place} to write")
+        with knowing():
+            number = int(real_open(path, flags, mode, dir_fd=dir_fd))
+        if is_seen and (opened := plain_file(number)) is not None:
+            writes.follow_descriptor(number, opened)
+        return number
 
     def saving(real: Any) -> Any:
         def make(path: Any, *args: Any, dir_fd: int | None = None) -> Any:
@@ -70,40 +77,5 @@ def _watch_os(copies: Copies) -> None:
 
         return make
 
-    os.open = watched_open
+    copies.everywhere.replace(real_open, watched_open)
     os.mkfifo, os.mknod = saving(os.mkfifo), saving(os.mknod)
-
-
-def path_of(file: Any, folder: int | None) -> str | None:
-    """The path of what a call was given: a name, relative to an open folder if there is one, or a
-    descriptor."""
-    if isinstance(file, int):
-        return _path_of_descriptor(file)
-    if not isinstance(file, str | bytes | os.PathLike):
-        return None
-    text = os.fsdecode(file)
-    if folder is None or folder < 0 or os.path.isabs(text):
-        return os.path.abspath(text)
-    base = _path_of_descriptor(folder)
-    return None if base is None else os.path.join(base, text)
-
-
-def _path_of_descriptor(number: int) -> str | None:
-    try:
-        path = os.readlink(f"{_DESCRIPTORS}/{number}")
-    except OSError:
-        return None
-    return path if path.startswith(os.sep) else None
-
-
-def is_of_a_proof(file: Any) -> bool:
-    """A cache, a device or a copy of ours."""
-    text = os.fsdecode(os.fspath(file))
-    if text.startswith("/dev/") and not text.startswith("/dev/shm/"):
-        return True
-    return "__pycache__" in text or FOLDER in text
-
-
-def of_the_user(file: Any) -> bool:
-    """Not a cache, a device or a copy of ours, and asked for by a line of the user's."""
-    return not is_of_a_proof(file) and users_line(sys._getframe(1)) is not None

@@ -16,7 +16,7 @@ from oncely.prove.watch import Action, Watch, knowing
 
 BY_HTTP: Final = "http"
 FAULT_HEADER: Final = "Oncely-Prove-Fault"
-TOLD: Final = ("refuse", "lose", "timeout")
+TOLD: Final = ("refuse", "lose", "timeout", "outage", "throttle")
 """The faults that the other side takes part in."""
 _READS: Final = ("GET", "HEAD", "OPTIONS")
 

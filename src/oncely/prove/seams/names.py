@@ -17,6 +17,7 @@ _READS: Final = re.compile(
 )
 _LOCKS: Final = re.compile(r"\bfor\s+(update|no\s+key|share)|\b(insert|update|delete)\b", re.I)
 _BEGINS: Final = re.compile(r"\s*(begin|start\s+transaction)\b", re.IGNORECASE)
+_COMMITS: Final = re.compile(r"\s*(commit|end)\b", re.IGNORECASE)
 _ENDS: Final = re.compile(r"\s*(commit|end|rollback(?!\s+to))\b", re.IGNORECASE)
 _WIDTH: Final = 60
 
@@ -37,6 +38,10 @@ def reads(statement: str) -> bool:
 
 def begins_one(statement: str) -> bool:
     return bool(_BEGINS.match(statement))
+
+
+def commits(statement: str) -> bool:
+    return bool(_COMMITS.match(statement))
 
 
 def ends_one(statement: str) -> bool:

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from oncely.prove.copies import Copies
 from oncely.prove.seams.clocks import clock_in
+from oncely.prove.seams.inserts import given_columns
 from oncely.prove.seams.names import begins_one, ends_one, first_words, reads, written_tables
-from oncely.prove.watch import Watch, knowing, known
+from oncely.prove.seams.postgres_faults import asocket, awith_fault, cut, with_fault
+from oncely.prove.watch import Action, Watch, knowing, known
 
 _OF_THE_STORE: Final = ("oncely.store.postgres.engine", "oncely.store.postgres.listen")
 _INHERITED: Final = (
@@ -30,22 +32,26 @@ def install(watch: Watch, copies: Copies) -> None:
         _asyncpg(watch, copies)
 
 
-def _say(watch: Watch, connection: Any, statement: str, *, in_transaction: bool) -> None:
+def _say(watch: Watch, connection: Any, statement: str, *, in_transaction: bool) -> Action | None:
+    """Before it is sent. What comes back is a fault for the caller to make."""
     if clock := clock_in(statement):
         watch.note("clock", "SQL", [clock])
     for table in written_tables(statement):
         watch.note("written", table)
+    for given in given_columns(statement):
+        watch.note("given", given)
     begins, ends = begins_one(statement), ends_one(statement)
-    watch.pass_by(
+    action = watch.pass_by(
         "postgres",
         first_words(statement),
         repeatable=reads(statement),
         inside=begins or (in_transaction and not ends),
     )
-    if ends:
+    if ends or action == "fail":
         _writing.discard(id(connection))
     elif in_transaction and not reads(statement):
         _writing.add(id(connection))
+    return action
 
 
 def _psycopg(watch: Watch, copies: Copies) -> None:
@@ -80,17 +86,18 @@ def _psycopg(watch: Watch, copies: Copies) -> None:
         return connection
 
     def exec_command(self: Any, text: Any, *args: Any, **options: Any) -> Any:
+        action = None
         if not is_ours(self):
             told = text if isinstance(text, str) else _text(self, text)
             if not told.lower().startswith(("select", "set ", "deallocate")):
-                _say(watch, self, told, in_transaction=_in_transaction(self))
-        return (yield from command(self, text, *args, **options))
+                action = _say(watch, self, told, in_transaction=_in_transaction(self))
+        return (yield from with_fault(action, self, command(self, text, *args, **options)))
 
     end = handler.end_together
 
     def end_together(connection: Any, *args: Any) -> Any:
-        _say(watch, connection, "COMMIT", in_transaction=True)
-        return (yield from end(connection, *args))
+        action = _say(watch, connection, "COMMIT", in_transaction=True)
+        return (yield from with_fault(action, connection, end(connection, *args)))
 
     handler.end_together = end_together  # type: ignore[assignment]
     connection_class._connect_gen = classmethod(connect_gen)
@@ -107,10 +114,11 @@ def _watch_cursor(watch: Watch, cursor_class: Any, name: str, is_ours: Any) -> N
     real = getattr(cursor_class, name)
 
     def watched(self: Any, query: Any, *args: Any, **options: Any) -> Any:
+        action = None
         if not is_ours(self._conn):
             told = _text(self._conn, getattr(query, "query", query))
-            _say(watch, self._conn, told, in_transaction=_in_transaction(self._conn))
-        return (yield from real(self, query, *args, **options))
+            action = _say(watch, self._conn, told, in_transaction=_in_transaction(self._conn))
+        return (yield from with_fault(action, self._conn, real(self, query, *args, **options)))
 
     setattr(cursor_class, name, watched)
 
@@ -169,10 +177,12 @@ def _watch_asyncpg(watch: Watch, connection_class: Any, name: str, before: str =
     real = getattr(connection_class, name)
 
     async def watched(self: Any, query: str, *args: Any, **options: Any) -> Any:
+        action = None
         if not known.get():
-            _say(watch, self, f"{before}{query}", in_transaction=self.is_in_transaction())
+            told = f"{before}{query}"
+            action = _say(watch, self, told, in_transaction=self.is_in_transaction())
         with knowing():
-            return await real(self, query, *args, **options)
+            return await awith_fault(action, self, real(self, query, *args, **options))
 
     setattr(connection_class, name, watched)
 
@@ -185,17 +195,18 @@ def _watch_prepared(watch: Watch, statement_class: Any, name: str) -> None:
     real = getattr(statement_class, name)
 
     async def watched(self: Any, *args: Any, **options: Any) -> Any:
-        if not known.get():
-            _say_prepared(watch, self)
+        action = None if known.get() else _say_prepared(watch, self)
         with knowing():
-            return await real(self, *args, **options)
+            connection = _prepared[id(self)][1]
+            return await awith_fault(action, connection, real(self, *args, **options))
 
     setattr(statement_class, name, watched)
 
 
-def _say_prepared(watch: Watch, statement: Any) -> None:
+def _say_prepared(watch: Watch, statement: Any) -> Action | None:
     _, connection = _prepared[id(statement)]
-    _say(watch, connection, statement.get_query(), in_transaction=connection.is_in_transaction())
+    told = statement.get_query()
+    return _say(watch, connection, told, in_transaction=connection.is_in_transaction())
 
 
 def _watch_cursors(watch: Watch, connection_class: Any, statement_class: Any) -> None:
@@ -210,11 +221,13 @@ def _watch_cursors(watch: Watch, connection_class: Any, statement_class: Any) ->
         return statement
 
     def watched_cursor(self: Any, query: str, *args: Any, **options: Any) -> Any:
-        _say(watch, self, query, in_transaction=self.is_in_transaction())
+        if _say(watch, self, query, in_transaction=self.is_in_transaction()) == "fail":
+            cut(asocket(self))
         return cursor(self, query, *args, **options)
 
     def watched_cursor_of_statement(self: Any, *args: Any, **options: Any) -> Any:
-        _say_prepared(watch, self)
+        if _say_prepared(watch, self) == "fail":
+            cut(asocket(_prepared[id(self)][1]))
         return of_statement(self, *args, **options)
 
     connection_class.prepare, connection_class.cursor = watched_prepare, watched_cursor

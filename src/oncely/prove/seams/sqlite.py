@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from oncely.prove.copies import Copies
 from oncely.prove.seams.clocks import clock_in
+from oncely.prove.seams.inserts import given_columns
 from oncely.prove.seams.names import (
     begins_one,
     ends_one,
@@ -19,7 +20,9 @@ from oncely.prove.seams.names import (
     reads,
     written_tables,
 )
-from oncely.prove.watch import Watch, known
+from oncely.prove.seams.sqlite_clock import SqliteClock
+from oncely.prove.seams.sqlite_faults import FaultyConnection, with_faults
+from oncely.prove.watch import Action, Watch, known
 from oncely.store.sqlite.transaction import HandlerConnection
 
 _OF_THE_STORE: Final = "oncely.store.sqlite.engine"
@@ -31,17 +34,26 @@ def install(watch: Watch, copies: Copies) -> None:
     real: Any = sqlite3.connect
     sessions: WeakSet[_Session] = WeakSet()
     allowed: set[str] = set()
+    clock = SqliteClock(real)
     watch.open_transactions.append(lambda: any(each.in_transaction for each in list(sessions)))
 
     def connect(database: Any, *args: Any, **options: Any) -> Any:
         database = _redirected(database, copies, uri=bool(options.get("uri")))
         allowed.add(str(database))
-        connection = real(database, *args, **options)
         ours = sys._getframe(1).f_globals.get("__name__") == _OF_THE_STORE
+        if watch.may_strike("fail", "lose") and (
+            not ours or options.get("factory") is HandlerConnection
+        ):
+            args, options = with_faults(args, options)
+        connection = real(database, *args, **options)
         if not ours or isinstance(connection, HandlerConnection):
-            session = _Session(watch)
+            session = _Session(watch, moves_clock=clock.move(connection))
             sessions.add(session)
-            connection.set_trace_callback(session.trace)
+            trace: Callable[[str], None] = session.trace
+            if isinstance(connection, FaultyConnection):
+                trace = connection.oncely_watched(trace)
+                session.strike = connection.oncely_strike
+            connection.set_trace_callback(trace)
             connection.set_authorizer(_allow(watch))
         return connection
 
@@ -61,25 +73,32 @@ def install(watch: Watch, copies: Copies) -> None:
 class _Session:
     """Lives as long as its connection is open."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, *, moves_clock: bool) -> None:
         self._watch = watch
+        self._moves_clock = moves_clock
         self.in_transaction = False
+        self.strike: Callable[[Action], None] | None = None
 
     def trace(self, statement: str) -> None:
         if _QUIET.match(statement):
             return
-        if clock := clock_in(statement):
+        is_moved = self._moves_clock and "strftime" not in statement.lower()
+        if not is_moved and (clock := clock_in(statement)):
             self._watch.note("clock", "SQL", [clock])
         for table in written_tables(statement):
             self._watch.note("written", table)
+        for given in given_columns(statement):
+            self._watch.note("given", given)
         begins, ends = begins_one(statement), ends_one(statement)
-        self._watch.pass_by(
+        action = self._watch.pass_by(
             "sqlite",
             first_words(statement),
             repeatable=reads(statement),
             inside=begins or (self.in_transaction and not ends),
         )
         self.in_transaction = begins or (self.in_transaction and not ends)
+        if action is not None and self.strike is not None:
+            self.strike(action)
 
 
 def _allow(watch: Watch) -> Callable[..., int]:

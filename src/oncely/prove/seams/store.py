@@ -36,12 +36,13 @@ def install(watch: Watch, copies: Copies) -> None:
     for engine in (SqliteEngine, PostgresEngine):
         _watch(watch, engine)
     watch.standing_still = _standing_still
-    same = sqlite_engine._is_same
+    same, create = sqlite_engine._is_same, sqlite_engine._create_private
 
     def is_same(file: str, path: Path | None) -> bool:
         return same(file, None if path is None else Path(copies.file(str(path))))
 
     sqlite_engine._is_same = is_same
+    sqlite_engine._create_private = lambda path: create(Path(copies.file(str(path))))
 
 
 @contextmanager

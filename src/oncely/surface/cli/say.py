@@ -37,8 +37,13 @@ def screen() -> Screen:
 
 
 def answer(value: Any) -> None:
-    """One line of JSON, always in UTF-8. Times are ISO 8601 in UTC."""
-    data = memoryview(msgspec.json.encode(value) + b"\n")
+    """One line of JSON. Times are ISO 8601 in UTC."""
+    write(msgspec.json.encode(value).decode())
+
+
+def write(text: str) -> None:
+    """For machines: always in UTF-8."""
+    data = memoryview(text.encode() + b"\n")
     while data:  # under PYTHONUNBUFFERED a write may take only a part
         data = data[sys.stdout.buffer.write(data) :]
     sys.stdout.buffer.flush()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import FrameType
 from typing import Annotated, Any, Final
 
@@ -114,23 +115,30 @@ class _Json(_Plain):
 
 def load(place: str) -> Oncely:
     """The app at `module:name`, seen from the folder in which the command was given."""
+    found = load_object(place, "the app")
+    if not isinstance(found, Oncely):
+        raise InvalidInput(f"{place} is a {type(found).__name__}; expected an Oncely app")
+    return found
+
+
+def load_object(place: str, option: str) -> Any:
+    """What is at `module:name`, or at `module:name.attribute`."""
     module, _, name = place.partition(":")
     if not module or not name:
-        raise InvalidInput(f"the app is {place!r}; expected MODULE:APP, such as shop.jobs:app")
+        raise InvalidInput(f"{option} is {place!r}; expected MODULE:NAME, such as shop.jobs:app")
     sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(importlib.import_module(module), name)
+        found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise InvalidInput(
             f"there is no module {error.name!r} here: give the command in the folder that has it"
         ) from None
+    try:
+        return attrgetter(name)(found)
     except AttributeError:
         raise InvalidInput(f"module {module!r} has no {name!r}") from None
-    if not isinstance(found, Oncely):
-        raise InvalidInput(f"{place} is a {type(found).__name__}; expected an Oncely app")
-    return found
 
 
 def fleet(count: int, *, env: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()) -> int:
