@@ -481,6 +481,18 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     Bug(
+        "a claim is taken in after an end that waits for a locked lease",
+        (Edit("worker/exchange.py", "            self._take_in(claimed)\n", ""),),
+        (f"{LEASES}test_a_claim_is_begun_though_an_end_waits_for_a_locked_lease",),
+        hangs=True,
+    ),
+    Bug(
+        "a transaction of a handler holds up all jobs of its worker",
+        (Edit("worker/hands.py", "if each.context.may_hold_lease}", "if False}"),),
+        (f"{LEASES}test_a_transaction_of_one_handler_holds_up_no_other_job",),
+        hangs=True,
+    ),
+    Bug(
         "who stops keeps what it has in hand",
         (
             Edit(

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from oncely import Context, Oncely
 from tests.engine.paces import given_pace
+from tests.engine.steps import found
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
@@ -23,6 +24,7 @@ class LongJobs:
         if one_lease:
             given_pace(self.worker).learn()
         self._thread = threading.Thread(target=self.worker.run)
+        self._app = app
         app.job("k")(self._run)
 
     async def _run(self, ctx: Context) -> None:
@@ -55,6 +57,13 @@ class LongJobs:
     def run_until_begun(self, executions: dict[str, int]) -> None:
         """Until each job has begun so often."""
         wait_until(lambda: all(self.begun(each) == n for each, n in executions.items()))
+
+    def run_one(self) -> None:
+        """Another job, from its enqueue to its end."""
+        job_id = self._app.enqueue("k").job_id
+        self.run_until_begun({job_id: 1})
+        self.end_together((job_id, 0))
+        wait_until(lambda: found(self._app, job_id).state == "completed")
 
     def end_together(self, *executions: tuple[str, int]) -> None:
         """End executions in one turn of the worker's loop, in this order; each is named by its job

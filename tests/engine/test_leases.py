@@ -3,11 +3,13 @@
 import secrets
 import threading
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import psycopg
+import pytest
 
-from oncely import Context, NewJob, Oncely, Retry
+from oncely import Context, NewJob, Oncely, Retry, WorkerStuck
 from oncely.store import claim as claims
 from oncely.store import deliver
 from oncely.store.caller import borrow
@@ -378,3 +380,112 @@ def test_the_effects_of_a_job_do_not_keep_its_lease_from_being_renewed(
         assert renew(app, "worker-1", [claimed.fence]) == jobs_of([claimed])
         let_days_pass(app, A_MINUTE * 2)
         assert reclaim(app) == []
+
+
+def test_a_claim_is_begun_though_an_end_waits_for_a_locked_lease(
+    migrated: None, postgres_url: str
+) -> None:
+    """The claim is committed before the end is sent. Until its worker knows of it nobody would
+    renew it, and it would be taken for crashed."""
+    begun, go_on = threading.Event(), threading.Event()
+    with Oncely(postgres_url) as app, psycopg.connect(postgres_url) as caller:
+        app.migrate()
+
+        @app.job("fail", retry=Retry(base=3600))
+        def fail(ctx: Context) -> None:
+            begun.set()
+            assert go_on.wait(PATIENCE_SECONDS)
+            raise ValueError
+
+        failed = app.enqueue("fail").job_id
+        with LongJobs(app, concurrency=1) as jobs:
+            assert begun.wait(PATIENCE_SECONDS)
+            caller.execute("select from oncely.lease for update")
+            claimed = app.enqueue("k").job_id
+            go_on.set()
+            jobs.run_until_begun({claimed: 1})
+            assert found(app, failed).state == "running"
+            caller.rollback()
+            wait_until(lambda: found(app, failed).state == "scheduled")
+            jobs.end_together((claimed, 0))
+            wait_until(lambda: found(app, claimed).state == "completed")
+
+
+class Payment:
+    """Handlers of the kind `pay`, which complete their job in a transaction that stays open until
+    the test lets it end."""
+
+    def __init__(self, app: Oncely, timeout: float | None = None) -> None:
+        self._app = app
+        self.completed = threading.Event()
+        self.go_on = threading.Event()
+        app.job("pay", timeout=timeout)(self._run)
+
+    def _run(self, ctx: Context) -> None:
+        with psycopg.connect(self._app.url) as tx:
+            ctx.complete("paid", tx=tx)
+            self.completed.set()
+            assert self.go_on.wait(2 * PATIENCE_SECONDS)
+
+
+def test_a_transaction_of_one_handler_holds_up_no_other_job(
+    migrated: None, postgres_url: str
+) -> None:
+    """Only the ends that share its lease wait for it, and nobody waits in the store."""
+    with Oncely(postgres_url) as app:
+        app.migrate()
+        payment = Payment(app)
+        pay, *same = (app.enqueue(kind).job_id for kind in ("pay", "k", "k"))
+        with LongJobs(app, one_lease=True) as jobs:
+            jobs.run_until_begun(dict.fromkeys(same, 1))
+            assert payment.completed.wait(PATIENCE_SECONDS)
+            for job_id in same:
+                jobs.end_together((job_id, 0))
+                jobs.run_one()
+            assert {found(app, job_id).state for job_id in same} == {"running"}
+            payment.go_on.set()
+            wait_until(lambda: {job.state for job in app.jobs()} == {"completed"})
+        assert found(app, pay).result == "paid"
+
+
+def test_a_handler_that_outlives_its_timeout_in_a_transaction_holds_up_no_other_job(
+    migrated: None, postgres_url: str
+) -> None:
+    """Its lease is locked, and its end cannot be written. The job stays with this worker until the
+    transaction is over."""
+    with Oncely(postgres_url) as app:
+        app.migrate()
+        payment = Payment(app, timeout=0.5)
+        pay = app.enqueue("pay").job_id
+        with LongJobs(app, lease_seconds=4) as jobs:
+            assert payment.completed.wait(PATIENCE_SECONDS)
+            wait_until(lambda: jobs.worker._stuck)
+            jobs.run_one()
+            wait_until(lambda: sql(app, HAS_RUN_OUT_AND_IS_RENEWED) == [(True,)])
+            assert found(app, pay).state == "running"
+            payment.go_on.set()
+            wait_until(lambda: found(app, pay).state == "completed")
+        assert [each.outcome for each in found(app, pay).executions] == ["completed"]
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_worker_ends_though_a_handler_keeps_its_lease_locked(
+    migrated: None, postgres_url: str, concurrency: int
+) -> None:
+    """It is stopped, or ends by itself because the handler has its only place."""
+    with Oncely(postgres_url) as app:
+        app.migrate()
+        payment = Payment(app, timeout=0.5)
+        app.enqueue("pay")
+        worker = app.worker(concurrency=concurrency, grace_seconds=1)
+        with ThreadPoolExecutor() as threads:
+            ended = threads.submit(worker.run)
+            assert payment.completed.wait(PATIENCE_SECONDS)
+            try:
+                wait_until(lambda: worker._stuck)
+                if concurrency > 1:
+                    worker.stop()
+                error = ended.exception(PATIENCE_SECONDS)
+            finally:
+                payment.go_on.set()
+        assert isinstance(error, WorkerStuck) == (concurrency == 1)

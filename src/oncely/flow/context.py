@@ -137,6 +137,11 @@ class Context:
         """Whether the handler may have completed its job itself."""
         return self._has_completion and self.completion.begun
 
+    @property
+    def may_hold_lease(self) -> bool:
+        """Whether the handler may have a transaction open in which it has completed its job."""
+        return self.may_be_completed and not self.is_completed
+
     def is_store_error(self, error: BaseException) -> bool:
         """Whether the store failed under one of the verbs, so that the handler is not to blame."""
         if isinstance(error, StoreUnavailable):

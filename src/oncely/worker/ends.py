@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from oncely.store.claim import Claimed, Fence
 from oncely.store.deliver import Settlement, completed
@@ -21,6 +21,8 @@ class Ends:
         self._leases: dict[Fence, Lease] = {}
         self._since: dict[Fence, float] = {}
         self._singles: list[Settlement] = []
+        self.held_back: list[Settlement] = []
+        """They may have to wait for a lease that is locked, and are settled apart."""
         self._claimed = 0
         self._over = 0
         self.urgent = False
@@ -32,7 +34,7 @@ class Ends:
     @property
     def fences(self) -> set[Fence]:
         """The leases of the executions that wait here."""
-        return fences_of(self._leases.values(), self._singles)
+        return fences_of(self._leases.values(), [*self._singles, *self.held_back])
 
     @property
     def since(self) -> float | None:
@@ -67,9 +69,11 @@ class Ends:
         """Its end comes from elsewhere."""
         self._left.pop(claimed.fence, None)
 
-    def take(self, now: float, *, linger: bool) -> tuple[list[Lease], list[Settlement]]:
+    def take(
+        self, now: float, *, linger: bool, locked: Set[Fence] = frozenset()
+    ) -> tuple[list[Lease], list[Settlement]]:
         """The leases that are over as a whole, and single ends. With `linger`, those whose lease
-        goes on stay for a moment."""
+        goes on stay for a moment. Those of a `locked` lease are held back."""
         over: list[Lease] = []
         singles, self._singles = self._singles, []
         for fence, lease in list(self._leases.items()):
@@ -82,7 +86,14 @@ class Ends:
                 singles += map(completed, lease)
             del self._leases[fence], self._since[fence]
         self.urgent, self._over = False, 0
+        if locked:
+            self.held_back += [end for end in singles if end.fence in locked]
+            singles = [end for end in singles if end.fence not in locked]
         return over, singles
+
+    def take_held_back(self) -> list[Settlement]:
+        ends, self.held_back = self.held_back, []
+        return ends
 
     def put_back(self, over: Sequence[Lease], singles: Sequence[Settlement], now: float) -> None:
         """They could not be sent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from oncely.store import deliver
 from oncely.store.claim import Claimed, claim_statement
@@ -33,6 +33,7 @@ class Exchange:
         pushes: bool,
         apart: bool,
         parallel: bool,
+        take_in: Callable[[Sequence[Claimed]], None],
     ) -> None:
         self._outlook = outlook
         self._bounds = bounds
@@ -43,8 +44,11 @@ class Exchange:
         self._pushes = pushes
         self._apart = apart
         self._parallel = parallel
+        self._take_in = take_in
         self._nonce = secrets.randbits(60)
         self.refused: list[Settlement] = []
+        self.taken_in = 0
+        """The number of jobs that were taken in before the answer."""
         self.source: str | None = None
         """The plain queue that gave jobs."""
 
@@ -52,7 +56,8 @@ class Exchange:
         self, store: Line, over: Sequence[Sequence[Completed]], singles: Sequence[Settlement]
     ) -> list[Claimed]:
         """The leases that are over and a queue in one message, if it can be; what is left, one by
-        one."""
+        one. Before that, what is claimed so far is taken in: the rest may have to wait for a lease
+        that a handler's transaction has locked. The answer is what is still to be taken in."""
         claimed: list[Claimed] = []
         lost = False
         others = self._outlook.due if self._wanted else set()
@@ -86,7 +91,9 @@ class Exchange:
         room = self._wanted - len(claimed) if others else 0
         unsaid = any(not end.written or end.repeats for end in singles)
         if over or unsaid or lost or room:
-            claimed += await self._exchange(store, over, singles, room, len(claimed), lost=lost)
+            self._take_in(claimed)
+            self.taken_in = len(claimed)
+            return await self._exchange(store, over, singles, room, len(claimed), lost=lost)
         return claimed
 
     async def _exchange(

@@ -61,8 +61,8 @@ class Hands:
         self._unhandled: Counter[str] = Counter()
         """By kind: executions that were deferred for want of a handler."""
         self._care = Care()
-        self._stuck = 0
-        """The number of `def` handlers that go on after their end: each keeps its place."""
+        self._stuck: list[Execution] = []
+        """Executions whose `def` handlers go on after their end: each keeps its place."""
         self._has_no_place = False
         """All places are kept so, and none came free for a while: the worker must end."""
         self._giving_up: asyncio.TimerHandle | None = None
@@ -73,12 +73,13 @@ class Hands:
         self._lingers = False
         self._wake = asyncio.Event()
         self._lease_over = asyncio.Event()
+        self._lease_locked = asyncio.Event()
 
     def _room(self) -> int:
         """So many more jobs may be begun now."""
         if self._care.alone is not None:
             return 0
-        return self._concurrency - len(self._running) - self._stuck
+        return self._concurrency - len(self._running) - len(self._stuck)
 
     def _take_in(self, claimed: Sequence[Claimed]) -> None:
         now = time.monotonic()
@@ -273,16 +274,16 @@ class Hands:
 
     def _keep_place(self, thread: Future[Any], execution: Execution) -> None:
         """A thread cannot be ended from outside, so its handler goes on taking up a place."""
-        self._stuck += 1
+        self._stuck.append(execution)
         self._log_stuck("handler does not return", logging.WARNING, execution)
         loop = asyncio.get_running_loop()
-        if self._stuck >= self._concurrency:
+        if len(self._stuck) >= self._concurrency:
             patience = min(_NO_PLACE_SECONDS, self._grace_seconds)
             self._giving_up = loop.call_later(patience, self._give_up)
         thread.add_done_callback(lambda _: tell(loop, partial(self._unstick, execution)))
 
     def _unstick(self, execution: Execution) -> None:
-        self._stuck -= 1
+        self._stuck.remove(execution)
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
@@ -300,9 +301,15 @@ class Hands:
             kind=execution.claimed.kind,
             job_id=execution.claimed.job_id,
             ran_seconds=round(time.monotonic() - execution.context.begun, 3),
-            stuck=self._stuck,
+            stuck=len(self._stuck),
             concurrency=self._concurrency,
         )
+
+    def _locked_leases(self) -> set[Fence]:
+        """The leases that transactions of handlers may have locked. What is settled under one of
+        them waits for the end of its transaction, and so does all that is sent with it."""
+        executions = (*self._running.values(), *self._stuck)
+        return {each.claimed.fence for each in executions if each.context.may_hold_lease}
 
     def _linger(self) -> None:
         since = self._ends.since

@@ -85,7 +85,7 @@ class Worker(Hands):
         return Reporter(self._store, self.name, lambda: me, self._places_taken)
 
     def _places_taken(self) -> int:
-        return len(self._running) + self._stuck
+        return len(self._running) + len(self._stuck)
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT; a second signal hands everything back at once."""
@@ -134,7 +134,8 @@ class Worker(Hands):
         if self._stopping:
             self._begin_stopping(self._grace_seconds)
         pump = asyncio.create_task(self._pumps(until_idle))
-        keepers = [asyncio.create_task(keep) for keep in self._keepers(until_idle)]
+        self._settler = asyncio.create_task(self._settle_locked())
+        keepers = [self._settler, *map(asyncio.create_task, self._keepers(until_idle))]
         if not until_idle:
             self._sleep.listen(self._gear.engine, self._queues)
         try:
@@ -143,10 +144,13 @@ class Worker(Hands):
             for task in (pump, *keepers):
                 if task.done():
                     task.result()
-            has_no_place = self._has_no_place and not self._stopping
-            await self._wind_down()
-            if has_no_place:
+            if self._has_no_place and not self._stopping:
+                # What these handlers have locked is not waited for as long as they take.
+                self._begin_stopping(self._grace_seconds)
+                with suppress(StoreUnavailable):
+                    await self._wind_down()
                 raise WorkerStuck(self._concurrency)
+            await self._wind_down()
         except StoreUnavailable as error:
             if not self._stopping:
                 raise
@@ -247,8 +251,7 @@ class Worker(Hands):
             if self._under_way and self._by_turns and is_known and not self._stopping:
                 # Under limits one claim at a time: a second would find them held by the first.
                 is_limited = self._outlook.due & self._outlook.limited
-                claimed, _ = await self._exchange(0 if is_limited else self._wanted())
-                self._take_in(claimed)
+                await self._exchange(0 if is_limited else self._wanted())
                 self._wake.set()
 
     @property
@@ -268,12 +271,11 @@ class Worker(Hands):
             self._hand_back_stale()
             wanted = self._wanted()
             claimed, settled = await self._exchange(wanted)
-            self._take_in(claimed)
             if claimed or settled or self._ends.waiting:
                 poll = FIRST_POLL_SECONDS
                 # One turn of the loop: quick handlers end in it, and are settled together.
                 await asyncio.sleep(0)
-                if len(claimed) >= wanted and not (self._pace.in_waves and self._wanted()):
+                if claimed >= wanted and not (self._pace.in_waves and self._wanted()):
                     await self._until_woken(self._pace.hand_seconds if self._hand else None)
                 continue
             is_idle = not (self._hand or self._running or self._stuck or self._under_way)
@@ -295,9 +297,9 @@ class Worker(Hands):
             return False
         return True
 
-    async def _exchange(self, wanted: int) -> tuple[list[Claimed], int]:
-        """The jobs that were claimed, and how many were settled. What could not be sent stays to be
-        sent: the worker goes on when the store is back."""
+    async def _exchange(self, wanted: int) -> tuple[int, int]:
+        """Take in new jobs for those that have ended; how many were claimed, and how many settled.
+        What could not be sent stays to be sent: the worker goes on when the store is back."""
         now = looked_at = time.monotonic()
         guess, self._told_of_a_job = self._told_of_a_job, False
         if self._looked_at == -math.inf and self._bounds.look_takes_long and self._ends.urgent:
@@ -314,11 +316,14 @@ class Worker(Hands):
             self._bounds.forget(now)
         if wanted and not self._outlook.due:
             wanted, self._looked_at = 0, -math.inf
-        over, singles = self._ends.take(now, linger=self._ahead() > 0)
+        locked = self._locked_leases()
+        over, singles = self._ends.take(now, linger=self._ahead() > 0, locked=locked)
+        if self._ends.held_back:
+            self._lease_locked.set()
         if self._ends.waiting:
             self._linger()
         if not (over or singles or wanted):
-            return [], 0
+            return 0, 0
         exchange = Exchange(
             self._outlook,
             self._bounds,
@@ -330,6 +335,7 @@ class Worker(Hands):
             pushes=self._pushes,
             apart=self._apart,
             parallel=self._gear.engine.is_parallel,
+            take_in=self._take_in_early,
         )
         self._under_way += wanted
         self._settling.append((over, singles))
@@ -339,7 +345,7 @@ class Worker(Hands):
             self._ends.put_back(over, singles, now)
             raise
         finally:
-            self._under_way -= wanted
+            self._under_way -= wanted - exchange.taken_in
             self._settling.remove((over, singles))
         self._source = exchange.source or self._source
         over_at = time.monotonic()
@@ -348,12 +354,42 @@ class Worker(Hands):
         self._pace.exchanged(over_at - now, over_at, idle=not self._running)
         if looked_at < now:
             self._bounds.looked(over_at - looked_at)
-        if len(claimed) < wanted:
+        number = exchange.taken_in + len(claimed)
+        if number < wanted:
             self._looked_at = -math.inf
         self._told.exchanged(over, singles, exchange.refused, claimed)
         if self._drill is not None:
             self._drill.settled(over, singles, exchange.refused)
-        return claimed, len(singles) + sum(map(len, over))
+        self._take_in(claimed)
+        return number, len(singles) + sum(map(len, over))
+
+    def _take_in_early(self, claimed: Sequence[Claimed]) -> None:
+        """While the exchange goes on."""
+        self._under_way -= len(claimed)
+        self._told.exchanged((), (), (), claimed)
+        self._take_in(claimed)
+
+    async def _settle_locked(self) -> None:
+        """Settle under leases that transactions of handlers may have locked, beside all other
+        exchanges: this one may take as long as those transactions."""
+        while True:
+            await self._lease_locked.wait()
+            self._lease_locked.clear()
+            await self._settle_apart(self._ends.take_held_back())
+
+    async def _settle_apart(self, ends: Sequence[Settlement]) -> None:
+        self._settling.append(([], ends))
+        try:
+            refused = await self._store.ask(lambda again: deliver.settle(ends, again=again))
+        except BaseException:
+            self._ends.put_back([], ends, 0.0)
+            raise
+        finally:
+            self._settling.remove(([], ends))
+            self._wake.set()
+        self._told.exchanged([], ends, refused, [])
+        if self._drill is not None:
+            self._drill.settled([], ends, refused)
 
     def _draw(self, execution: Execution, ending: Ending) -> None:
         """Its lot. A drill is not counted where limits are, so there is none there."""
@@ -412,8 +448,14 @@ class Worker(Hands):
                 await self._exchange(0)
             await self._until_woken(left)
         await _end(list(self._running))
-        while self._ends.waiting:
-            await self._exchange(0)
+        while self._ends.waiting or self._ends.held_back or self._settling:
+            self._wake.clear()
+            if self._settler.done():
+                self._settler.result()
+            if self._ends.waiting:
+                await self._exchange(0)
+            else:
+                await self._wake.wait()
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
