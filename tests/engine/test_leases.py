@@ -30,6 +30,7 @@ from tests.engine.steps import (
     run_out,
     sql,
 )
+from tests.time_outs import HeldTimers
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 A_MINUTE = 60 / 86_400
@@ -419,12 +420,14 @@ class Payment:
         self._app = app
         self.completed = threading.Event()
         self.go_on = threading.Event()
+        self._timers = HeldTimers(app, "pay")
         app.job("pay", timeout=timeout)(self._run)
 
     def _run(self, ctx: Context) -> None:
         with psycopg.connect(self._app.url) as tx:
             ctx.complete("paid", tx=tx)
             self.completed.set()
+            self._timers.let_go(ctx)
             assert self.go_on.wait(2 * PATIENCE_SECONDS)
 
 
@@ -455,7 +458,7 @@ def test_a_handler_that_outlives_its_timeout_in_a_transaction_holds_up_no_other_
     transaction is over."""
     with Oncely(postgres_url) as app:
         app.migrate()
-        payment = Payment(app, timeout=0.5)
+        payment = Payment(app, timeout=0.05)
         pay = app.enqueue("pay").job_id
         with LongJobs(app, lease_seconds=4) as jobs:
             assert payment.completed.wait(PATIENCE_SECONDS)
@@ -475,7 +478,7 @@ def test_a_worker_ends_though_a_handler_keeps_its_lease_locked(
     """It is stopped, or ends by itself because the handler has its only place."""
     with Oncely(postgres_url) as app:
         app.migrate()
-        payment = Payment(app, timeout=0.5)
+        payment = Payment(app, timeout=0.05)
         app.enqueue("pay")
         worker = app.worker(concurrency=concurrency, grace_seconds=1)
         with ThreadPoolExecutor() as threads:

@@ -28,6 +28,7 @@ from oncely import (
 from oncely.store import claim as claims
 from oncely.store import deliver
 from oncely.store.lanes import Outlook, survey
+from tests.time_outs import HeldTimers
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 AT_ONCE = Retry(max_attempts=3, base=0)
@@ -255,10 +256,11 @@ def test_the_timeout_of_the_job_goes_before_that_of_the_kind(app: Oncely) -> Non
 def test_a_thread_that_outlives_its_timeout_keeps_its_place(app: Oncely) -> None:
     """Two places, one of them taken, and the thread still has the other: the last job waits until
     that is given up."""
-    release = threading.Event()
+    release, timers = threading.Event(), HeldTimers(app, "slow")
 
     @app.job("slow", retry=Retry(max_attempts=1), timeout=0.05)
     def slow(ctx: Context) -> None:
+        timers.let_go(ctx)
         release.wait(PATIENCE_SECONDS)
 
     @app.job("taken")

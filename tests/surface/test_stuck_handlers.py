@@ -1,6 +1,7 @@
 """A worker with handlers that never return: it says so, ends when it is told to, and ends by itself
 when no place is left."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,12 +14,14 @@ import pytest
 
 from oncely import Context, JobFailed, Oncely
 from tests.surface.command import SCRIPT, environment
+from tests.time_outs import HeldTimers
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 APP = """
 import threading
 from pathlib import Path
 from oncely import Oncely
+from tests.time_outs import HeldTimers
 
 app = Oncely()
 
@@ -29,8 +32,12 @@ def stuck(ctx):
     threading.Event().wait()
 
 
+timers = HeldTimers(app, "late")
+
+
 @app.job("late", timeout=0.05)
 def late(ctx):
+    timers.let_go(ctx)
     threading.Event().wait()
 
 
@@ -44,6 +51,12 @@ from jobs import app
 
 asyncio.run(app.run_worker(concurrency=2, grace_seconds=0.1))
 """
+
+
+@pytest.fixture(autouse=True)
+def tests_in_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of the tests import what holds their time-outs."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
 
 
 @pytest.mark.parametrize("signals", [1, 2])
@@ -165,10 +178,11 @@ def test_a_handler_that_does_not_return_counts_as_running(folder: Path, sqlite_u
 
 @pytest.mark.anyio
 async def test_a_handler_that_returns_late_gives_its_place_back(app: Oncely) -> None:
-    end = threading.Event()
+    end, timers = threading.Event(), HeldTimers(app, "late")
 
     @app.job("late", timeout=0.01)
     def late(ctx: Context) -> None:
+        timers.let_go(ctx)
         end.wait()
 
     @app.job("quick")
