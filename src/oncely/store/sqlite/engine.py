@@ -384,14 +384,19 @@ class SqliteEngine:
             self._disconnect()
 
 
-_creating: Final = threading.Lock()
+_creating = threading.Lock()
 """Held while a new file is open by something else than SQLite: to close that drops the locks that
 SQLite has on the file in this process."""
-os.register_at_fork(
-    before=_creating.acquire,
-    after_in_parent=_creating.release,
-    after_in_child=_creating.release,
-)
+
+
+def _forget_other_threads() -> None:
+    """In the child of a fork. The fork does not acquire the lock: it waits for those of the
+    engines, and a thread that holds one of them may wait for this one."""
+    global _creating
+    _creating = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 def _create_private(path: Path) -> None:
