@@ -2,14 +2,19 @@
 
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from oncely import Oncely, StoreUnavailable
+from oncely.store.sqlite import engine as sqlite_engine
 from tests.engine.steps import counts
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -150,6 +155,36 @@ def test_a_fork_while_threads_are_enqueuing(app: Oncely) -> None:
         for thread in threads:
             thread.join()
     assert counts(app)["job"] == sum(acknowledged) + 2 * children
+
+
+def test_a_fork_while_a_thread_opens_the_file(tmp_path: Path) -> None:
+    """The thread holds the lock that the fork waits for when it goes on to open the file."""
+
+    def child() -> None:
+        app = Oncely(f"sqlite:///{tmp_path / 'jobs.db'}")
+        app.migrate()
+        engine = app._engine
+        assert isinstance(engine, sqlite_engine.SqliteEngine)
+        opens = threading.Event()
+
+        def hold(frame: FrameType, _event: str, _: object) -> None:
+            if frame.f_code is sqlite_engine._create_private.__code__:
+                opens.set()
+                wait_until(engine._write_lock.locked, "nobody forks")
+
+        def read() -> None:
+            sys.settrace(hold)
+            app.jobs(limit=1)
+
+        went_well(fork(lambda: None))  # A fork closes the file; the next read opens it again.
+        thread = threading.Thread(target=read)
+        thread.start()
+        opens.wait()
+        went_well(fork(lambda: work_a_little(app, "grandchild")))
+        thread.join()
+        work_a_little(app, "child")
+
+    went_well(fork(child))
 
 
 def test_a_store_in_memory_stays_with_the_process_that_made_it() -> None:

@@ -387,11 +387,9 @@ class SqliteEngine:
 _creating: Final = threading.Lock()
 """Held while a new file is open by something else than SQLite: to close that drops the locks that
 SQLite has on the file in this process."""
-os.register_at_fork(
-    before=_creating.acquire,
-    after_in_parent=_creating.release,
-    after_in_child=_creating.release,
-)
+# A fork does not acquire it: a fork waits for the locks of engines, and a thread that holds one of
+# those may wait for this one.
+os.register_at_fork(after_in_child=_creating._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def _create_private(path: Path) -> None:
