@@ -103,9 +103,11 @@ class Child:
             if self._has_told("debugger"):
                 continue
             if now - moved_at > seconds:
-                return self._give_up(f"stood still for {seconds:.0f} seconds")
+                self._give_up(f"stood still for {seconds:.0f} seconds")
+                return None
             if now - began > _ENDLESS_TIMES * seconds:
-                return self._give_up(f"did not end within {_ENDLESS_TIMES * seconds:.0f} seconds")
+                self._give_up(f"did not end within {_ENDLESS_TIMES * seconds:.0f} seconds")
+                return None
 
     def _give_up(self, what: str) -> None:
         last = self.boundaries[-1:]
