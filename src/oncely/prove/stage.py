@@ -15,7 +15,7 @@ from oncely.model.job import Job
 from oncely.prove import processes
 from oncely.prove.blocking import is_in_the_way
 from oncely.prove.child import Child
-from oncely.prove.clock import let_pass_on_postgres, let_pass_on_sqlite
+from oncely.prove.clock import let_pass_on_sqlite, move_on_postgres
 from oncely.prove.databases import as_url
 from oncely.prove.default_tables import DefaultTable, find_default_tables
 from oncely.prove.delivery import QUEUE, Ground, ask_in_child
@@ -160,6 +160,7 @@ class Stage:
         for database in self.ground.copies.databases.all:
             self._forget_connections()
             database.keep()
+        self._first_job = self._observer.get(self.job_id)
         self.restore()
         self.before: Snapshot = {}
         self.before |= self.snapshot()
@@ -167,11 +168,11 @@ class Stage:
     def restore(self) -> None:
         engine = self._observer._engine
         engine.pause()
-        self._forget_connections()
         try:
-            self.ground.copies.restore()
+            self.ground.copies.restore(self._forget_connections)
         finally:
             engine.resume()
+        self._job = self._first_job
         self.ground.clock.reset()
         for each in self.world:
             reset = getattr(each, "reset", None)
@@ -233,9 +234,10 @@ class Stage:
 
     @property
     def job(self) -> Job:
-        job = self._observer.get(self.job_id)
-        assert job is not None
-        return job
+        if self._job is None:
+            self._job = self._observer.get(self.job_id)
+        assert self._job is not None
+        return self._job
 
     def play(
         self,
@@ -349,9 +351,11 @@ class Stage:
 
     def _take_back(self) -> None:
         """What a worker does now and then: the jobs of the dead are due again."""
+        self._job = None
         self._observer._engine.run(lambda _: reclaim(100), "transaction")
 
     def _start(self, act: Act | None, deliveries: list[Child]) -> Child:
+        self._job = None
         # A handler may do what needs the file for itself.
         self._observer._engine.pause()
         self._observer._engine.resume()
@@ -361,6 +365,7 @@ class Stage:
         return child
 
     def _wait(self, child: Child, deliveries: list[Child]) -> str:
+        self._job = None
         try:
             end = child.wait(processes.HUNG_SECONDS)
         except InvalidInput as error:
@@ -378,13 +383,15 @@ class Stage:
         for effect in self.job.effects:
             if effect.state == "in_doubt":
                 self._observer.resolve(self.job_id, effect.name, happened=happened)
+        self._job = None
 
     def let_pass(self, seconds: float) -> None:
+        self._job = None
         self.ground.clock.advance(seconds)
         for path in self.ground.copies.stores():
             let_pass_on_sqlite(path, seconds)
-        for conninfo in self.ground.copies.databases.conninfos():
-            let_pass_on_postgres(conninfo, self._schema, seconds)
+        for database in self.ground.copies.databases.all:
+            move_on_postgres(database.session(), self._schema, seconds)
         self.ground.copies.redis.let_pass(seconds)
 
     def close(self) -> None:
