@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from oncely.model.errors import InvalidInput
 from oncely.prove import processes
 from oncely.prove.seams import bring_in
+from oncely.prove.timeline import short
 from oncely.prove.watch import (
     CRASHED,
     IMPORTS,
@@ -30,8 +31,6 @@ _QUIET_SECONDS: Final = 1.5
 """A delivery that tells nothing for so long may wait for another."""
 _ENDLESS_TIMES: Final = 10
 """A delivery that makes progress may take this many times the patience."""
-_LOOK_SECONDS: Final = 0.05
-"""A delivery that tells nothing is looked at this often."""
 End = Literal["done", "crashed", "paused", "imports"]
 """`imports`: it asked for a library that was not watched, and must be begun anew."""
 
@@ -48,6 +47,8 @@ class Child:
         self.went_on = 0.0
         self.resumed_at: int | None = None
         """How many messages had come by then."""
+        self.standstill = ""
+        """What is known of it, if it was given up."""
         self._buffer = b""
         self._line, child_line = os.pipe()
         self._template, self._pid = ground.start(child_line, act, fresh)
@@ -73,16 +74,15 @@ class Child:
     def _has_told(self, what: str) -> bool:
         return any(isinstance(each, Note) and each.what == what for each in self.messages)
 
-    def wait(
-        self, seconds: float | None, is_blocked: Callable[[], bool] = lambda: False
-    ) -> End | None:
+    def wait(self, seconds: float, is_blocked: Callable[[], bool] = lambda: False) -> End | None:
         """Until it ends or stops; None if it stands still for `seconds`, or moves and comes to no
         end. A machine that is busy makes it slow, and that is not the same. `is_blocked` is asked
-        now and then when it tells nothing new; None if it is."""
+        now and then when it tells nothing new; None if it is. In a debugger it may stand still for
+        as long as a person likes."""
         began = moved_at = told_at = time.monotonic()
         progress, told = self._progress(), len(self.messages)
         while True:
-            has_moved = self._read(_LOOK_SECONDS)
+            has_moved = self._read(processes.LOOK_SECONDS)
             if self._code is not None:
                 self._read_rest()
                 return self._end(self._code)
@@ -100,19 +100,26 @@ class Child:
                 told_at = now
                 if is_blocked():
                     return None
-            if seconds is not None and (
-                now - moved_at > seconds or now - began > _ENDLESS_TIMES * seconds
-            ):
+            if self._has_told("debugger"):
+                continue
+            if now - moved_at > seconds:
+                self._give_up(f"stood still for {seconds:.0f} seconds")
+                return None
+            if now - began > _ENDLESS_TIMES * seconds:
+                self._give_up(f"did not end within {_ENDLESS_TIMES * seconds:.0f} seconds")
                 return None
 
+    def _give_up(self, what: str) -> None:
+        last = self.boundaries[-1:]
+        if not last:
+            self.standstill = f"{what}, before its first boundary"
+            return
+        place = f" at {short(last[0].where)}" if last[0].where else ""
+        self.standstill = f"{what}, after boundary {last[0].number} ({last[0].name}{place})"
+
     def _progress(self) -> tuple[int, list[bytes]]:
-        """What it has told, and the processor time that it has used, where the system says that."""
-        try:
-            with open(f"/proc/{self._pid}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
-            fields = []
-        return len(self.messages), fields[11:13]
+        """What it has told, and the processor time that it has used."""
+        return len(self.messages), processes.processor_time(self._pid)
 
     _stopped = False
 

@@ -5,11 +5,26 @@ from __future__ import annotations
 import mmap
 import sqlite3
 import struct
+from collections.abc import Iterable
 from contextlib import closing
+from itertools import groupby
 from typing import Any, Final
 
 _MOMENTS: Final = ("at", "since")
 _ENDINGS: Final = ("_at", "_until")
+_SQLITE_COLUMNS: Final = """
+select t.name, c.name from sqlite_master as t, pragma_table_info(t.name) as c
+where t.type = 'table' and substr(t.name, 1, 7) = 'oncely_' order by 1
+"""
+_POSTGRES_COLUMNS: Final = """
+select format('%%I.%%I', n.nspname, c.relname), format('%%I', a.attname)
+from pg_attribute a join pg_class c on c.oid = a.attrelid
+join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relkind in ('r', 'p') and not c.relispartition
+    and c.relname <> 'migration' and a.attnum > 0 and not a.attisdropped
+    and a.atttypid = 'timestamptz'::regtype
+order by 1
+"""
 
 
 class Clock:
@@ -47,41 +62,36 @@ class Clock:
 
 def let_pass_on_sqlite(path: str, seconds: float) -> None:
     """As if that much time had gone by since everything that the store and the ledger know of."""
-    by = round(seconds * 1_000_000)
+    by = str(round(seconds * 1_000_000))
     with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
-        tables = db.execute(
-            "select name from sqlite_master where type = 'table' and substr(name, 1, 7) = 'oncely_'"
-        ).fetchall()
-        if not tables:
-            return
-        db.execute("begin immediate")
-        for (table,) in tables:
-            columns = [row[1] for row in db.execute(f"pragma table_info({table})")]
-            _move(db.execute, table, [name for name in columns if _is_moment(name)], str(by))
-        db.execute("commit")
+        moments = [row for row in db.execute(_SQLITE_COLUMNS) if _is_moment(row[1])]
+        if moments:
+            db.executescript(f"begin immediate; {_moves(moments, by)}; commit")
 
 
 def let_pass_on_postgres(conninfo: str, schema: str, seconds: float) -> None:
     import psycopg
 
+    with psycopg.connect(conninfo, autocommit=True) as server:
+        move_on_postgres(server, schema, seconds)
+
+
+def move_on_postgres(server: Any, schema: str, seconds: float) -> None:
     by = f"interval '{round(seconds * 1_000_000)} microseconds'"
-    with psycopg.connect(conninfo, options="-c lock_timeout=10s") as server:
-        rows = server.execute(
-            "select table_name, array_agg(column_name::text) from information_schema.columns "
-            "join information_schema.tables using (table_schema, table_name) "
-            "where table_schema = %s and data_type = 'timestamp with time zone' "
-            "and table_type = 'BASE TABLE' and table_name <> 'migration' group by table_name",
-            (schema,),
-        ).fetchall()
-        for table, columns in rows:
-            _move(lambda text: server.execute(text.encode()), f'"{schema}"."{table}"', columns, by)
+    moments = server.execute(_POSTGRES_COLUMNS, (schema,)).fetchall()
+    if moments:
+        text = f"set local lock_timeout = '10s'; {_moves(moments, by)}"
+        server.execute(text.encode())  # one transaction, because it is one message
 
 
 def _is_moment(column: str) -> bool:
     return column in _MOMENTS or (column.endswith(_ENDINGS) and column != "applied_at")
 
 
-def _move(execute: Any, table: str, columns: list[str], by: str) -> None:
-    if columns:
-        moved = ", ".join(f"{column} = {column} - {by}" for column in columns)
-        execute(f"update {table} set {moved}")
+def _moves(moments: Iterable[tuple[str, str]], by: str) -> str:
+    """Given tables and columns, in the order of the tables."""
+    statements = []
+    for table, columns in groupby(moments, key=lambda each: each[0]):
+        moved = ", ".join(f"{column} = {column} - {by}" for _, column in columns)
+        statements.append(f"update {table} set {moved}")
+    return "; ".join(statements)

@@ -10,6 +10,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -80,15 +81,14 @@ class Copies:
         if real.startswith(f"{self._folder}{os.sep}") or not os.path.isdir(os.path.dirname(real)):
             return path
         name = _name(real)
-        first, now = self._folder / "first" / name, self._folder / "now" / name
-        mark = self._folder / "first" / f"{name}.known"
-        if not mark.exists():
+        first, now = f"{self._folder}/first/{name}", f"{self._folder}/now/{name}"
+        if not os.path.exists(f"{first}.known"):
             with knowing():
                 if os.path.exists(real):
-                    _copy_database(real, str(first))
+                    _copy_database(real, first)
                     shutil.copyfile(first, now)
-                mark.write_text(real)
-        return str(now)
+                Path(f"{first}.known").write_text(real)
+        return now
 
     def keep_copy(self, now: str) -> None:
         """What this copy holds now is what every schedule begins with."""
@@ -110,7 +110,8 @@ class Copies:
     def database(self, port: int | None, name: str) -> str | None:
         return self.databases.database(port, name)
 
-    def restore(self) -> None:
+    def restore(self, release: Callable[[], None]) -> None:
+        """`release` closes what is connected to the copies on PostgreSQL."""
         for mark in (self._folder / "first").glob("*.known"):
             first = mark.with_suffix("")
             now = self._folder / "now" / first.name
@@ -122,7 +123,7 @@ class Copies:
                 now.unlink(missing_ok=True)
         self.files.restore()
         self.redis.restore()
-        self.databases.restore()
+        self.databases.restore(release)
 
     def stores(self) -> list[str]:
         """The copies in use, of SQLite files."""

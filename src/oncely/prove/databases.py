@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ class Database:
         self.first = f"oncely_prove_{token}_first"
         self.now = f"oncely_prove_{token}_now"
         self._admin: Any = None
+        self._session: Any = None
         self._rows: Rows | None = None
         CopiedDatabase(self.conninfo("postgres"), [self.now, self.first]).record(folder)
         try:
@@ -41,7 +43,7 @@ class Database:
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which has connections of its own."""
-        return {**vars(self), "_admin": None, "_rows": None}
+        return {**vars(self), "_admin": None, "_session": None, "_rows": None}
 
     def conninfo(self, name: str | None = None) -> str:
         from psycopg import conninfo as infos
@@ -54,19 +56,35 @@ class Database:
         own_port = str(self.parts.get("port") or 5432)
         return port is None or str(port) == own_port
 
-    def restore(self) -> None:
-        if self._rows is not None and self._rows.restore(self.conninfo()):
+    def session(self) -> Any:
+        """A connection to the copy in use, for the process that proves."""
+        import psycopg
+
+        if self._session is None or self._session.closed:
+            self._session = psycopg.connect(self.conninfo(), autocommit=True)
+        return self._session
+
+    def _end_session(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
+    def restore(self, release: Callable[[], None]) -> None:
+        if self._rows is not None and self._rows.restore(self.session()):
             return
         self._rows = None
+        self._end_session()
+        release()
         self._run(f'drop database if exists "{self.now}" with (force)')
         self._copy(self.first, self.now)
 
     def keep(self) -> None:
         """What is in it now is what every schedule begins with."""
+        self._end_session()
         self._copy(self.now, self.first)
         self._rows = Rows.of(self.conninfo())
 
     def close(self) -> None:
+        self._end_session()
         for name in (self.now, self.first):
             self._run(f'drop database if exists "{name}" with (force)')
         self._disconnect()
@@ -148,9 +166,9 @@ class Databases:
     def database(self, port: int | None, name: str) -> str | None:
         return next((each.now for each in self.all if each.is_meant(port, name)), None)
 
-    def restore(self) -> None:
+    def restore(self, release: Callable[[], None]) -> None:
         for each in self.all:
-            each.restore()
+            each.restore(release)
 
     def conninfos(self) -> list[str]:
         """Of the copies in use."""

@@ -7,6 +7,8 @@ import gc
 import logging
 import os
 import pickle
+import select
+import signal
 import sys
 import threading
 import traceback
@@ -32,6 +34,7 @@ from oncely.prove.open_files import (
 from oncely.prove.seams import (
     bring_in_whole,
     clocks,
+    debuggers,
     install,
     lines,
     moved_clocks,
@@ -162,6 +165,8 @@ def _prepare(ground: Ground, control: int) -> Deliver:
         try:
             if failure is not None:
                 raise failure
+            if ground.shows_output:
+                debuggers.install(watch)
             copy_open_files(files, watch, ground.copies.open_files)
             follow_mapped_files(watch, ground.copies.files, ground.mapped_files)
             ground.inherited.pools.begin_anew()
@@ -233,10 +238,27 @@ def ask_in_child(ground: Ground, question: Callable[[], bytes]) -> bytes:
 
     pid = processes.fork(answer)
     os.close(child_line)
-    with os.fdopen(line, "rb") as file:
-        data = file.read()
+    data = b""
+
+    def read(seconds: float) -> bool:
+        nonlocal data
+        if not select.select([line], [], [], seconds)[0]:
+            return False
+        more = os.read(line, 65_536)
+        data += more
+        return not more
+
+    has_ended = processes.await_while_moving(pid, read)
+    os.close(line)
+    if not has_ended:
+        os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     processes.end_group(pid)
+    if not has_ended:
+        raise InvalidInput(
+            f"a snapshot of the world stood still for {processes.HUNG_SECONDS:.0f} seconds: give a "
+            "function that ends by itself"
+        )
     if not data.startswith(b"+"):
         raise InvalidInput(f"a snapshot of the world failed: {data[1:].decode()}")
     return data[1:]

@@ -20,7 +20,7 @@ from oncely.prove.clock import Clock
 from oncely.prove.copies import Copies
 from oncely.prove.loopback import LoopbackServer
 from oncely.prove.plain import as_handler, target_of
-from oncely.prove.seams import bring_in, install, libraries, moved_clocks
+from oncely.prove.seams import bring_in, debuggers, install, libraries, moved_clocks
 from oncely.prove.watch import Hosts, Note, Watch
 from oncely.surface.app import Oncely
 
@@ -112,7 +112,9 @@ def main() -> NoReturn:
 def _deliver(start: FreshStart, copies: Copies, watch: Watch) -> None:
     from oncely.prove.delivery import be_quiet, work
 
-    if not start.shows_output:
+    if start.shows_output:
+        debuggers.install(watch)
+    else:
         be_quiet()
     clock = Clock()
     clock.advance(start.ahead_seconds)

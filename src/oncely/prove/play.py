@@ -20,7 +20,8 @@ class Play(msgspec.Struct, frozen=True):
     deliveries: list[Child]
     job: Job
     world: Snapshot
-    hung: bool = False
+    hung: str = ""
+    """Which delivery came to no end, after how long, and its last boundary."""
     reached: bool = True
     """Whether each fault came to its boundary."""
     ahead_seconds: float = 0.0
@@ -56,7 +57,9 @@ def woken_in_fence(play: Play) -> str | None:
 def refuse_unfinished(play: Play) -> None:
     job = play.job
     if play.hung:
-        raise InvalidInput("the clean run came to no end: prove a handler that ends by itself")
+        raise InvalidInput(
+            f"the clean run came to no end: {play.hung}. Prove a handler that ends by itself"
+        )
     if job.state != "completed":
         error = job.error or {}
         told = error.get("message", "") if isinstance(error, dict) else str(error)

@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,10 @@ from typing import Final, NoReturn
 
 _PROC: Final = Path("/proc")
 _PR_SET_PDEATHSIG: Final = 1
+HUNG_SECONDS: Final = 30.0
+"""A process that tells nothing and uses no processor time for this long stands still."""
+LOOK_SECONDS: Final = 0.05
+"""A process that tells nothing is looked at this often."""
 MARK: Final = "ONCELY_PROVE"
 """A variable of the environment: the folder of the proof that a process belongs to."""
 
@@ -49,6 +54,29 @@ def fork(work: Callable[[], NoReturn]) -> int:
         finally:
             os._exit(1)
     return pid
+
+
+def processor_time(process: int) -> list[bytes]:
+    """What it has used so far, where the system says that."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[11:13]
+    except OSError:
+        return []
+
+
+def await_while_moving(process: int, is_there: Callable[[float], bool]) -> bool:
+    """Whether it came before the process stood still. `is_there` waits for it, for at most the
+    seconds that it is given. A busy machine makes a process slow, which is not standing still."""
+    used, moved_at = processor_time(process), time.monotonic()
+    while not is_there(LOOK_SECONDS):
+        now = time.monotonic()
+        before, used = used, processor_time(process)
+        if used != before:
+            moved_at = now
+        elif now - moved_at > HUNG_SECONDS:
+            return False
+    return True
 
 
 @contextmanager

@@ -93,8 +93,11 @@ class Readers:
         database = self._copies.databases.add(url)
         key = database.conninfo(database.name)
         if (key, first) not in self._open:
-            conninfo = database.conninfo(database.first if first else database.now)
-            db = self._stack.enter_context(psycopg.connect(conninfo, autocommit=True))
+            if first:
+                conninfo = database.conninfo(database.first)
+                db = self._stack.enter_context(psycopg.connect(conninfo, autocommit=True))
+            else:
+                db = database.session()
             self._open[key, first] = DatabaseReader(db, key, on_sqlite=False)
         return self._open[key, first]
 

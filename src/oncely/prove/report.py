@@ -45,7 +45,7 @@ class Violation(msgspec.Struct, frozen=True):
         told = error.get("message") if isinstance(error, dict) else None
         ended = f"{play.job.state}: {told}" if told else play.job.state
         if play.hung:
-            ended = "a delivery came to no end"
+            ended = f"came to no end: {play.hung}"
         return cls(
             verdict,
             play.schedule,

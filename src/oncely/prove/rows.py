@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 _SMALL_BYTES: Final = 64 * 1024 * 1024
@@ -18,6 +19,13 @@ _COLUMNS: Final = """
 select string_agg(format('%%I', attname), ', ' order by attnum) from pg_attribute
 where attrelid = %s::regclass and attnum > 0 and not attisdropped and attgenerated = ''
 """
+
+
+_SETTINGS: Final = (
+    "set local lock_timeout = '5s'",
+    "set local session_replication_role = replica",
+    "set local synchronous_commit = off",
+)
 
 
 class Rows:
@@ -48,32 +56,37 @@ class Rows:
             sequences: Any = server.execute(_SEQUENCES).fetchall()
             return cls(tables, sequences)
 
-    def restore(self, conninfo: str) -> bool:
+    def restore(self, server: Any) -> bool:
         """Whether it could: tables may have come or gone, and a role may need its triggers."""
         import psycopg
 
         try:
-            with psycopg.connect(conninfo, options="-c lock_timeout=5s") as server:
-                names = [name for (name,) in server.execute(_TABLES).fetchall()]
-                if set(names) != set(self._tables):
-                    return False
-                server.execute("set local session_replication_role = replica")
-                server.execute("set local synchronous_commit = off")
-                full = " union all ".join(
-                    f"select {psycopg.sql.quote(name)} where exists (select from {name})"
-                    for name in names
-                )
-                used = {name for (name,) in server.execute(full.encode()).fetchall()}
+            names = [name for (name,) in server.execute(_TABLES).fetchall()]
+            if set(names) != set(self._tables):
+                return False
+            full = " union all ".join(
+                f"select {psycopg.sql.quote(name)} where exists (select from {name})"
+                for name in names
+            )
+            used = {name for (name,) in server.execute(full.encode()).fetchall()}
+            with server.transaction():
+                # In one message: each answer that is waited for costs as much as the work.
+                server.execute("; ".join([*_SETTINGS, *self._emptied(used)]).encode())
                 for name, (columns, data) in self._tables.items():
-                    if name in used:
-                        server.execute(f"delete from {name}".encode())
                     if data:
                         with server.cursor().copy(
                             f"copy {name} ({columns}) from stdin".encode()
                         ) as rows:
                             rows.write(data)
-                for name, value, called in self._sequences:
-                    server.execute("select setval(%s::regclass, %s, %s)", (name, value, called))
         except psycopg.Error:
             return False
         return True
+
+    def _emptied(self, used: set[str]) -> Iterator[str]:
+        from psycopg.sql import quote
+
+        for name in self._tables:
+            if name in used:
+                yield f"delete from {name}"
+        for name, value, called in self._sequences:
+            yield f"select setval({quote(name)}::regclass, {value}, {called})"

@@ -12,9 +12,10 @@ import msgspec
 
 from oncely.model.errors import InvalidInput
 from oncely.model.job import Job
+from oncely.prove import processes
 from oncely.prove.blocking import is_in_the_way
 from oncely.prove.child import Child
-from oncely.prove.clock import let_pass_on_postgres, let_pass_on_sqlite
+from oncely.prove.clock import let_pass_on_sqlite, move_on_postgres
 from oncely.prove.databases import as_url
 from oncely.prove.default_tables import DefaultTable, find_default_tables
 from oncely.prove.delivery import QUEUE, Ground, ask_in_child
@@ -41,7 +42,6 @@ _DELIVERIES: Final = 25
 _PATIENCE_SECONDS: Final = 1.5
 """A successor that stands still for so much longer than a clean run takes waits for the paused
 one, in a way that nothing shows."""
-_HUNG_SECONDS: Final = 30.0
 _RESTING: Final = ("completed", "failed", "cancelled", "in_doubt")
 _ACTIONS: Final[dict[Fault, Action]] = {
     "crash": "crash",
@@ -99,7 +99,6 @@ class Stage:
         self._clean_seconds = 0.0
         self.kind = kind
         self._is_next_fresh = False
-        self._patient = None if shows_output else _HUNG_SECONDS
         try:
             self._observer = self._open(app)
             self._put_in(kind, payload)
@@ -161,6 +160,7 @@ class Stage:
         for database in self.ground.copies.databases.all:
             self._forget_connections()
             database.keep()
+        self._first_job = self._observer.get(self.job_id)
         self.restore()
         self.before: Snapshot = {}
         self.before |= self.snapshot()
@@ -168,11 +168,11 @@ class Stage:
     def restore(self) -> None:
         engine = self._observer._engine
         engine.pause()
-        self._forget_connections()
         try:
-            self.ground.copies.restore()
+            self.ground.copies.restore(self._forget_connections)
         finally:
             engine.resume()
+        self._job = self._first_job
         self.ground.clock.reset()
         for each in self.world:
             reset = getattr(each, "reset", None)
@@ -234,9 +234,10 @@ class Stage:
 
     @property
     def job(self) -> Job:
-        job = self._observer.get(self.job_id)
-        assert job is not None
-        return job
+        if self._job is None:
+            self._job = self._observer.get(self.job_id)
+        assert self._job is not None
+        return self._job
 
     def play(
         self,
@@ -261,7 +262,7 @@ class Stage:
         if after_seconds:
             self.let_pass(after_seconds)
         deliveries: list[Child] = []
-        hung, reached = False, True
+        hung, reached = "", True
         began = time.monotonic()
         try:
             moves = iter(schedule.moves)
@@ -274,8 +275,8 @@ class Stage:
                     break
                 self._answer(happened=happened)
                 self._deliver_until_rest(deliveries)
-        except Hung:
-            hung = True
+        except Hung as error:
+            hung = str(error)
         finally:
             for child in deliveries:
                 child.kill()
@@ -304,7 +305,7 @@ class Stage:
         the fault of the successor, while this one is paused."""
         self._make_due()
         child = self._start(Act(_ACTIONS[move.fault], move.at), deliveries)
-        end = self._wait(child)
+        end = self._wait(child, deliveries)
         if end == "paused":
             self.let_pass(_PAUSE_SECONDS)
             return self._succeed(child, inner, deliveries)
@@ -324,19 +325,19 @@ class Stage:
         conninfos = self.ground.copies.databases.conninfos()
         if child.wait(patience, lambda: is_in_the_way(paused.process, conninfos)) is None:
             paused.resume()  # it holds what the successor waits for
-            self._wait(child)
+            self._wait(child, deliveries)
         else:
             if inner is None:
                 self._deliver_until_rest(deliveries)
             paused.resume()
-        self._wait(paused)
+        self._wait(paused, deliveries)
         return inner is None or child.was_struck
 
     def _deliver_until_rest(self, deliveries: list[Child]) -> None:
         for _ in range(_DELIVERIES):
             if not self._make_due():
                 return
-            self._wait(self._start(None, deliveries))
+            self._wait(self._start(None, deliveries), deliveries)
 
     def _make_due(self) -> bool:
         """What the job waits for goes by; whether it may be delivered then."""
@@ -350,9 +351,11 @@ class Stage:
 
     def _take_back(self) -> None:
         """What a worker does now and then: the jobs of the dead are due again."""
+        self._job = None
         self._observer._engine.run(lambda _: reclaim(100), "transaction")
 
     def _start(self, act: Act | None, deliveries: list[Child]) -> Child:
+        self._job = None
         # A handler may do what needs the file for itself.
         self._observer._engine.pause()
         self._observer._engine.resume()
@@ -361,16 +364,17 @@ class Stage:
         deliveries.append(child)
         return child
 
-    def _wait(self, child: Child) -> str:
+    def _wait(self, child: Child, deliveries: list[Child]) -> str:
+        self._job = None
         try:
-            end = child.wait(self._patient)
+            end = child.wait(processes.HUNG_SECONDS)
         except InvalidInput as error:
             if not child.is_fresh:
                 raise
             raise NotFresh(str(error)) from error
         if end is None:
             child.kill()
-            raise Hung
+            raise Hung(f"delivery {deliveries.index(child) + 1} {child.standstill}")
         if end == "imports":
             raise BeginAnew
         return end
@@ -379,13 +383,15 @@ class Stage:
         for effect in self.job.effects:
             if effect.state == "in_doubt":
                 self._observer.resolve(self.job_id, effect.name, happened=happened)
+        self._job = None
 
     def let_pass(self, seconds: float) -> None:
+        self._job = None
         self.ground.clock.advance(seconds)
         for path in self.ground.copies.stores():
             let_pass_on_sqlite(path, seconds)
-        for conninfo in self.ground.copies.databases.conninfos():
-            let_pass_on_postgres(conninfo, self._schema, seconds)
+        for database in self.ground.copies.databases.all:
+            move_on_postgres(database.session(), self._schema, seconds)
         self.ground.copies.redis.let_pass(seconds)
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ class Template:
             os.close(theirs)
         with os.fdopen(ours, "wb") as pipe:
             pipe.write(order)
-        while (begun := self.receive()) is None:
+        while (begun := self._await_reply()) is None:
             pass
         return begun
 
@@ -57,7 +57,19 @@ class Template:
         """With its group; it is gone then."""
         self._control.sendall(_COMMAND.pack(b"k", pid))
         while pid not in self.statuses or os.WIFSTOPPED(self.statuses[pid]):
-            self.receive()
+            self._await_reply()
+
+    def _await_reply(self) -> int | None:
+        if not processes.await_while_moving(self._pid, self._is_readable):
+            raise InvalidInput(
+                f"the process that starts the deliveries stood still for "
+                f"{processes.HUNG_SECONDS:.0f} seconds: was it stopped, or did another thread hold "
+                "a lock when it was forked? Prove from a process without threads"
+            )
+        return self.receive()
+
+    def _is_readable(self, seconds: float) -> bool:
+        return bool(select.select([self._control], [], [], seconds)[0])
 
     def receive(self) -> int | None:
         """One reply: the process that has begun, or None for one that ended or stopped."""
@@ -75,8 +87,14 @@ class Template:
 
     def close(self) -> None:
         """Its deliveries end with it."""
+        self._control.shutdown(socket.SHUT_WR)
+        if not processes.await_while_moving(self._pid, self._has_ended):
+            os.kill(self._pid, signal.SIGKILL)
         self._control.close()
         os.waitpid(self._pid, 0)
+
+    def _has_ended(self, seconds: float) -> bool:
+        return self._is_readable(seconds) and not self._control.recv(4096)
 
 
 class _Server:

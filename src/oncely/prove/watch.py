@@ -106,6 +106,7 @@ class Note(msgspec.Struct, frozen=True):
         "imports",
         "clock",
         "ran",
+        "debugger",
     ]
     text: str
     more: list[str] = []
@@ -142,6 +143,8 @@ class Watch:
         """In the process of the delivery, which tells on `line`."""
         self._line = line
         self._process = os.getpid()
+        # What the handler forks tells too, and must not wait for a thread that it has not got.
+        os.register_at_fork(after_in_child=self._lock._at_fork_reinit)  # type: ignore[attr-defined]
         self._act = act
 
     def pass_by(
