@@ -65,14 +65,16 @@ N ?= 9
 flaky: services ## every test N=9 times, under one hardship after another
 	$(BIN)/python -m tests.flaky $(N) $(ARGS)
 
-# What takes too long for every run: kills and stops in larger numbers, and all planted bugs.
+# What takes too long for every run: kills and stops in larger numbers, all schedules of a proof
+# where one is the subject, and all planted bugs.
 TIMES ?= 5
 TORTURES := tests/crash/test_killed_workers.py tests/crash/test_killed_publishers.py \
 	tests/crash/test_server_stops_under_workers.py tests/crash/test_effect_crashes.py \
 	tests/crash/test_effect_examples.py tests/crash/test_planted.py \
 	tests/crash/test_planted_effects.py tests/crash/test_ledger.py tests/surface/test_torture.py \
 	tests/surface/http/test_crashes.py tests/surface/http/test_fuzz.py \
-	tests/surface/http/test_wire_fuzz.py
+	tests/surface/http/test_wire_fuzz.py $(addprefix tests/prove/test_, honest.py harmless.py \
+		file_writes.py clocks.py mail.py targets.py)
 torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
 	@failed=; number=0; \
 	for file in $(TORTURES); do \
