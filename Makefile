@@ -23,7 +23,7 @@ PIP := $(BIN)/python -m pip --quiet --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo check test suite flaky torture bench lint format services clean python
+.PHONY: help demo check quick test suite flaky torture bench lint format services clean python
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -43,7 +43,11 @@ QUICK := tests/unit $(addprefix tests/engine/test_, enqueue.py idempotency_keys.
 	tests/surface/http/calls/test_publish.py tests/surface/dashboard/test_overview.py \
 	tests/prove/test_testing.py
 
-check: lint ## lint, types, and the shortest tests of each kind: after every change
+# Most of the lint is one process, mypy: the tests begin beside it.
+check: $(DEV) ## lint, types, and the shortest tests of each kind: after every change
+	@$(MAKE) --no-print-directory --jobs 2 lint quick
+
+quick: $(DEV)
 	$(BIN)/pytest -n 2 --dist worksteal $(QUICK) $(ARGS)
 
 REWRITTEN := $(VENV)/.oncely-rewritten
