@@ -23,7 +23,7 @@ PIP := $(BIN)/python -m pip --quiet --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo check test suite flaky torture bench lint format services clean python
+.PHONY: help demo check quick test suite flaky torture bench lint format services clean python
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -43,7 +43,11 @@ QUICK := tests/unit $(addprefix tests/engine/test_, enqueue.py idempotency_keys.
 	tests/surface/http/calls/test_publish.py tests/surface/dashboard/test_overview.py \
 	tests/prove/test_testing.py
 
-check: lint ## lint, types, and the shortest tests of each kind: after every change
+# Most of the lint is one process, mypy: the tests begin beside it.
+check: $(DEV) ## lint, types, and the shortest tests of each kind: after every change
+	@$(MAKE) --no-print-directory --jobs 2 lint quick
+
+quick: $(DEV)
 	$(BIN)/pytest -n 2 --dist worksteal $(QUICK) $(ARGS)
 
 REWRITTEN := $(VENV)/.oncely-rewritten
@@ -65,14 +69,16 @@ N ?= 9
 flaky: services ## every test N=9 times, under one hardship after another
 	$(BIN)/python -m tests.flaky $(N) $(ARGS)
 
-# What takes too long for every run: kills and stops in larger numbers, and all planted bugs.
+# What takes too long for every run: kills and stops in larger numbers, all schedules of a proof
+# where one is the subject, and all planted bugs.
 TIMES ?= 5
 TORTURES := tests/crash/test_killed_workers.py tests/crash/test_killed_publishers.py \
 	tests/crash/test_server_stops_under_workers.py tests/crash/test_effect_crashes.py \
 	tests/crash/test_effect_examples.py tests/crash/test_planted.py \
 	tests/crash/test_planted_effects.py tests/crash/test_ledger.py tests/surface/test_torture.py \
 	tests/surface/http/test_crashes.py tests/surface/http/test_fuzz.py \
-	tests/surface/http/test_wire_fuzz.py
+	tests/surface/http/test_wire_fuzz.py $(addprefix tests/prove/test_, honest.py harmless.py \
+		file_writes.py clocks.py mail.py targets.py)
 torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
 	@failed=; number=0; \
 	for file in $(TORTURES); do \

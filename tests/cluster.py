@@ -49,6 +49,8 @@ PORTS = range(15_000, 32_000)
 CLAIMS = f"/tmp/oncely-tests-ports-{os.getuid()}"
 _claims: BinaryIO | None = None
 _claimed: set[int] = set()
+_fresh_data: dict[object, Path] = {}
+"""The data of a server that was never started, by what made it."""
 
 CONFIG = """
 listen_addresses = '127.0.0.1'
@@ -295,6 +297,18 @@ class Cluster:
         self._make_data(self._folder / "data")
 
     def _make_data(self, data: Path) -> None:
+        """By initdb, or as a copy of what it made for an earlier server that is still there: a
+        copy takes a fifth of the time."""
+        made_with = (self._bin, *self._prefix, self._user)
+        fresh = _fresh_data.get(made_with)
+        if fresh is None or not fresh.is_dir():
+            assert self._folder is not None
+            fresh = _fresh_data[made_with] = self._folder / "fresh"
+            self._initdb(fresh)
+        # By a program that keeps the owner and the modes of each file.
+        subprocess.run(["cp", "-a", str(fresh), str(data)], check=True)
+
+    def _initdb(self, data: Path) -> None:
         # initdb leaves nothing behind when it fails, so the second try begins clean.
         for locale in ("C.UTF-8", "C"):
             try:

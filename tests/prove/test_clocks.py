@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from oncely import Context
 from oncely.prove import Table
+from tests.prove.schedules import one_schedule
 from tests.prove.test_honest import Bench, bench
 
 __all__ = ["bench"]
@@ -119,7 +120,7 @@ def test_what_a_run_leaves_that_day_is_sound(bench: Bench) -> None:
         today = datetime.date.today().isoformat()  # noqa: DTZ011
         bench.write("insert into notes select ? where not exists (select 1 from notes)", today)
 
-    report = bench.prove(once)
+    report = bench.prove(once, schedule=one_schedule("late@2"))
     assert report.verdict == "sound", str(report)
 
 

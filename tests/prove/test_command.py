@@ -100,7 +100,7 @@ def test_the_timeline_is_in_colours_on_a_terminal_only(folder: Path) -> None:
 def test_a_handler_that_holds_as_json(oncely: Command, folder: Path) -> None:
     done = oncely(
         "prove", "prove_shop:app", "order.once", "--payload", '"1"', "--world",
-        "prove_shop:world", "--json", "--budget", "inf",
+        "prove_shop:world", "--json", "--budget", "inf", "--max-faults", "1",
     )  # fmt: skip
     report = json.loads(done.out)
     assert (done.code, report["verdict"], report["ok"]) == (0, "sound", True)

@@ -10,6 +10,7 @@ import pytest
 
 from oncely import Context
 from oncely.prove import Report, Table, prove
+from tests.prove.schedules import one_schedule
 from tests.prove.test_honest import Bench, bench
 
 __all__ = ["bench"]
@@ -64,6 +65,10 @@ def several(path: Path) -> None:
     os.close(number)
 
 
+def names(report: Report) -> list[str]:
+    return [each.name.partition(" ")[0] for each in report.boundaries if each.channel == "file"]
+
+
 TWICE = [unbuffered, flushed, never_closed, by_descriptor, of_a_descriptor, at_a_place, several]
 
 
@@ -85,10 +90,10 @@ def prove_on_file(bench: Bench, write: Callable[[Path], None], **options: object
 
 @pytest.mark.parametrize("write", TWICE)
 def test_half_of_what_is_written_is_found(bench: Bench, write: Callable[[Path], None]) -> None:
-    report = prove_on_file(bench, write)
+    report = prove_on_file(bench, write, schedule=one_schedule("crash@3"))
     assert report.unobserved == []
     assert {each.verdict for each in report.violations} >= {"lost"}, str(report)
-    assert [each for each in report.boundaries if each.name.startswith("write ")]
+    assert names(report) == ["open", "write", "write"]
 
 
 def copied(path: Path) -> None:
@@ -108,7 +113,7 @@ def test_a_copy_that_is_begun_is_found(bench: Bench) -> None:
     def lines() -> list[str]:
         return path.read_text().split() if path.exists() else ["nothing"]
 
-    report = bench.prove(handler, lines)
+    report = bench.prove(handler, lines, schedule=one_schedule("crash@4"))
     assert report.unobserved == []
     assert any(each.verdict == "lost" for each in report.violations), str(report)
 
@@ -123,10 +128,9 @@ def renamed(path: Path) -> None:
 
 
 def test_a_file_that_is_put_in_place_whole_is_sound(bench: Bench) -> None:
-    report = prove_on_file(bench, renamed)
+    report = prove_on_file(bench, renamed, schedule=one_schedule("crash@3"))
     assert report.verdict == "sound", str(report)
-    names = [each.name.partition(" ")[0] for each in report.boundaries if each.channel == "file"]
-    assert names == ["open", "write", "write", "rename"]
+    assert names(report) == ["open", "write", "write", "rename"]
 
 
 def test_a_lock_file_is_no_unseen_write(bench: Bench) -> None:
@@ -135,7 +139,8 @@ def test_a_lock_file_is_no_unseen_write(bench: Bench) -> None:
         os.close(os.open(lock, os.O_CREAT | os.O_WRONLY))
         renamed(path)
 
-    assert prove_on_file(bench, locked).verdict == "sound"
+    report = prove_on_file(bench, locked, schedule=one_schedule("crash@5"))
+    assert report.verdict == "sound", str(report)
 
 
 def test_a_large_file_is_a_few_boundaries(bench: Bench) -> None:

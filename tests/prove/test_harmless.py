@@ -25,6 +25,7 @@ from oncely import Context, Oncely
 from oncely.model.errors import InvalidInput
 from oncely.prove import Report, Table, copies, prove
 from oncely.prove.abandoned import FOLDER
+from tests.prove.schedules import one_schedule
 from tests.waiting import wait_until
 
 pytest_plugins = ["tests.engine.ledger_fixtures"]
@@ -88,19 +89,18 @@ def remove_all(folder: Path) -> None:
 
 def remove_by_descriptors(folder: Path) -> None:
     """As other programs do it: nothing is named by its whole path."""
-    if not (folder / "deep").exists():
-        return
     top = os.open(folder / "deep", os.O_RDONLY)
-    inner = os.open("deeper", os.O_RDONLY, dir_fd=top)
-    os.unlink("b", dir_fd=inner)
-    made = os.open("c", os.O_CREAT | os.O_WRONLY, dir_fd=inner)
-    os.write(made, b"c")
-    os.close(made)
-    os.chmod("c", 0o600, dir_fd=inner)
-    os.unlink("c", dir_fd=inner)
-    os.rmdir("deeper", dir_fd=top)
-    for each in (inner, top):
-        os.close(each)
+    with suppress(FileNotFoundError):  # it was begun before
+        inner = os.open("deeper", os.O_RDONLY, dir_fd=top)
+        os.unlink("b", dir_fd=inner)
+        made = os.open("c", os.O_CREAT | os.O_WRONLY, dir_fd=inner)
+        os.write(made, b"c")
+        os.close(made)
+        os.chmod("c", 0o600, dir_fd=inner)
+        os.unlink("c", dir_fd=inner)
+        os.rmdir("deeper", dir_fd=top)
+        os.close(inner)
+    os.close(top)
 
 
 def make_and_move_folders(folder: Path) -> None:
@@ -147,22 +147,24 @@ def remove_in_a_forked_process(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "handler",
+    ("handler", "in_the_middle"),
     [
-        remove_all,
-        remove_by_descriptors,
-        make_and_move_folders,
-        make_links,
-        replace_links,
-        leave_temporary_files,
-        remove_in_a_thread,
-        remove_in_a_forked_process,
+        (remove_all, "crash@4"),
+        (remove_by_descriptors, "crash@4"),
+        (make_and_move_folders, "crash@4"),
+        (make_links, "crash@4"),
+        (replace_links, "crash@4"),
+        (leave_temporary_files, "crash@4"),
+        (remove_in_a_thread, "crash@1"),
+        (remove_in_a_forked_process, "crash@1"),
     ],
 )
-def test_files_folders_and_links_are_put_back(yard: Yard, handler: Callable[[Path], None]) -> None:
+def test_files_folders_and_links_are_put_back(
+    yard: Yard, handler: Callable[[Path], None], in_the_middle: str
+) -> None:
     before = yard.fingerprint()
-    report = yard.prove(handler)
-    assert report.schedules > 2
+    report = yard.prove(handler, schedule=one_schedule(in_the_middle))
+    assert report.schedules > report.not_reached
     assert yard.fingerprint() == before
 
 
@@ -174,7 +176,7 @@ def test_a_file_that_was_open_before_is_named_and_put_back(yard: Yard) -> None:
             file.write("more")
             file.flush()
 
-        report = yard.prove(write)
+        report = yard.prove(write, schedule=one_schedule("crash@1"))
     assert yard.fingerprint() == before
     assert report.verdict == "unobserved"
     assert "which was open before the handler ran" in str(report)
@@ -201,7 +203,7 @@ def test_a_database_in_memory_may_be_attached(yard: Yard) -> None:
         with closing(sqlite3.connect(yard.path, isolation_level=None)) as db:
             db.execute("attach ':memory:' as other")
 
-    assert yard.prove(attach).ok
+    assert yard.prove(attach, schedule=one_schedule("crash@1")).ok
 
 
 def test_a_driver_that_is_not_watched_is_refused(yard: Yard) -> None:
@@ -244,7 +246,7 @@ def test_a_connection_from_before_leads_nowhere(yard: Yard, postgres_url: str) -
         def write(_: Path) -> None:
             pgconn.exec_(b"insert into t values (1)")
 
-        yard.prove(write)
+        yard.prove(write, schedule=one_schedule("crash@1"))
         assert old.execute("select count(*) from t").fetchone() == (0,)
 
 
@@ -284,7 +286,7 @@ def test_every_key_of_a_redis_command_is_put_back(yard: Yard, redis_url: str) ->
                     with suppress(redis.ResponseError):
                         pipe.execute()
 
-        yard.prove(move)
+        yard.prove(move, schedule=one_schedule("crash@5"))
         assert keys() == before
 
 
@@ -402,7 +404,7 @@ def test_a_proof_that_is_ended_leaves_nothing(
         if number == signal.SIGKILL:
             assert yard.fingerprint() != before
             monkeypatch.setattr(copies, "_MEMORY", place)
-            yard.prove(lambda _: None)  # any other proof
+            yard.prove(lambda _: None, schedule="crash@0")  # any other proof
         assert yard.fingerprint() == before
         assert {*cache.keys()} == {b"first", b"second"}
         assert (cache.get("first"), cache.get("second")) == (b"1", b"2")
@@ -421,7 +423,7 @@ def test_what_lives_is_not_put_back_by_another(yard: Yard) -> None:
     try:
         living.files.save(str(yard.folder / "file"))
         (yard.folder / "file").write_text("changed")
-        yard.prove(lambda _: None)
+        yard.prove(lambda _: None, schedule="crash@0")
         assert (yard.folder / "file").read_text() == "changed"
     finally:
         living.close()

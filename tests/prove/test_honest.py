@@ -25,6 +25,7 @@ from oncely.model.errors import InvalidInput
 from oncely.prove import Report, Table, copies, prove
 from oncely.prove.seams.names import written_tables
 from oncely.prove.world import WorldItem
+from tests.prove.schedules import one_schedule
 from tests.waiting import PATIENCE_SECONDS
 
 AT_ONCE = Retry(base=0, max_attempts=5)
@@ -79,7 +80,7 @@ def test_a_channel_that_cannot_be_seen_is_named(bench: Bench) -> None:
                 "insert or replace into notes select 'sent' where not exists (select 1 from notes)"
             )
 
-        report = bench.prove(send_by_hand)
+        report = bench.prove(send_by_hand, schedule=one_schedule("crash@2"))
     assert report.verdict == "unobserved"
     assert not report.ok
     assert f"127.0.0.1:{address[1]}" in report.unobserved[0]
@@ -106,7 +107,7 @@ def test_faults_in_later_deliveries_are_not_claimed(bench: Bench) -> None:
             raise Defer(30)
         bench.write("update accounts set cents = cents - 1")
 
-    report = bench.prove(later)
+    report = bench.prove(later, schedule=one_schedule("crash@2"))
     assert not report.ok
     assert "the clean run took 2 deliveries" in str(report)
 
@@ -138,7 +139,7 @@ def test_a_table_that_is_written_and_not_compared_is_named(bench: Bench) -> None
         bench.write("insert into aside values ('x')")
         bench.write("update accounts set cents = 0")
 
-    report = bench.prove(write)
+    report = bench.prove(write, schedule=one_schedule("crash@2"))
     assert report.verdict == "sound"
     assert "written, and not compared: aside" in str(report)
 
@@ -175,7 +176,7 @@ def test_a_table_that_changes_with_no_write_seen_is_unobserved(bench: Bench) -> 
             db.set_trace_callback(None)
             db.execute("update accounts set cents = 0")
 
-    report = bench.prove(write)
+    report = bench.prove(write, schedule=one_schedule("crash@2"))
     assert report.verdict == "unobserved"
     assert "table accounts changed, and no statement that was seen writes to it" in str(report)
 
@@ -196,7 +197,8 @@ def test_a_table_that_a_trigger_or_a_key_writes_to_is_seen(bench: Bench) -> None
             db.execute("pragma foreign_keys = on")
             db.execute("delete from parents")
 
-    report = bench.prove(write, Table(bench.url, "kids"), Table(bench.url, "parents"))
+    tables = Table(bench.url, "kids"), Table(bench.url, "parents")
+    report = bench.prove(write, *tables, schedule=one_schedule("crash@2"))
     assert report.verdict == "sound", str(report)
 
 
@@ -245,7 +247,10 @@ def test_what_changes_from_run_to_run_is_told(bench: Bench) -> None:
 
 
 def test_a_number_that_moves_twice_is_doubled(bench: Bench) -> None:
-    report = bench.prove(lambda ctx: bench.write("update accounts set cents = cents - 5"))
+    def write(ctx: Context) -> None:
+        bench.write("update accounts set cents = cents - 5")
+
+    report = bench.prove(write, schedule=one_schedule("crash@2"))
     assert {each.verdict for each in report.violations} == {"doubled"}
 
 
@@ -255,18 +260,19 @@ def test_a_handler_that_cannot_go_on_is_stuck(bench: Bench) -> None:
             raise RuntimeError("it is there already")
         bench.write("insert into notes values ('x')")
 
-    report = bench.prove(write)
+    report = bench.prove(write, schedule=one_schedule("crash@3"))
     assert report.violations[0].verdict == "stuck"
     assert "it is there already" in report.violations[0].timeline()
 
 
 def test_two_faults_find_what_one_does_not(bench: Bench) -> None:
     """It gives up at the third delivery, and says that it is done."""
-    bench.write("create table tries (n integer)")
+    bench.write("create table tries (id integer primary key)")
 
     def write(ctx: Context) -> str:
-        bench.write("insert into tries values (1)")
-        if bench.count("select count(*) from tries") > 2:
+        with closing(sqlite3.connect(bench.path, isolation_level=None)) as db:
+            (tries,) = db.execute("insert into tries values (null) returning id").fetchone()
+        if tries > 2:
             return "given up"
         bench.write("update accounts set cents = 0")
         return "done"
@@ -312,7 +318,7 @@ def test_by_line_finds_what_no_library_shows(bench: Bench) -> None:
 
         app = bench.app
         app.job("tape", retry=AT_ONCE)(write)
-        seen = prove(app, "tape", world=[tape], max_faults=1, budget_seconds=math.inf)
+        seen = prove(app, "tape", world=[tape], schedule="crash@1")
         assert [each.name for each in seen.boundaries] == ["claim", "settle"]
         assert seen.verdict == "unobserved"
         assert "nothing that was seen can have changed it" in str(seen)
@@ -335,7 +341,7 @@ def test_files_are_seen_and_put_back(bench: Bench) -> None:
     def lines() -> list[str]:
         return path.read_text().split()
 
-    report = bench.prove(write, lines)
+    report = bench.prove(write, lines, schedule=one_schedule("crash@3"))
     assert report.violations[0].verdict == "doubled"
     assert report.unobserved == []
     assert path.read_text() == "first\n"
@@ -348,7 +354,7 @@ def test_a_thread_and_a_coroutine_are_followed(bench: Bench) -> None:
         thread.start()
         thread.join()
 
-    report = bench.prove(write)
+    report = bench.prove(write, schedule=one_schedule("crash@2"))
     assert report.violations[0].verdict == "doubled"
     assert any("update accounts" in each.name for each in report.boundaries)
 
@@ -362,7 +368,7 @@ def test_a_pool_that_was_opened_before_begins_anew(bench: Bench) -> None:
         with engine.begin() as connection:
             connection.execute(sqlalchemy.text("insert into notes values ('x')"))
 
-    report = bench.prove(write)
+    report = bench.prove(write, schedule=one_schedule("crash@4"))
     engine.dispose()
     assert report.violations[0].verdict == "doubled"
     assert bench.count("select count(*) from notes") == 0
@@ -385,7 +391,7 @@ def test_a_plain_function_is_proved_without_a_queue(bench: Bench) -> None:
         bench.write("insert into notes values (?)", text)
 
     world = [Table(bench.url, "notes")]
-    report = prove(write, payload="x", world=world, max_faults=1, budget_seconds=math.inf)
+    report = prove(write, payload="x", world=world, schedule="crash@2")
     assert report.kind == "write"
     assert report.violations[0].verdict == "doubled"
 
@@ -440,7 +446,7 @@ def test_a_clock_that_no_schedule_moves_is_told(bench: Bench) -> None:
         bench.write("insert into notes select 'sent' where not exists (select 1 from notes)")
         bench.write("update accounts set cents = 90 where strftime('%Y', 'now') > ''")
 
-    report = bench.prove(by_the_clock)
+    report = bench.prove(by_the_clock, schedule=one_schedule("crash@2"))
     assert report.ok
     assert report.clocks == ["'now'"]
     assert "Not covered: what the handler makes of 'now'" in report.sentence

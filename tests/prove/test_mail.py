@@ -16,6 +16,7 @@ import pytest
 from oncely import Context, Oncely, Retry
 from oncely.model.errors import InvalidInput
 from oncely.prove import Mailbox, Report, Table, prove
+from tests.prove.schedules import one_schedule
 
 
 def written(text: str = "Welcome, Ann.") -> EmailMessage:
@@ -112,6 +113,7 @@ def test_mail_that_is_not_compared_is_named(mailbox: Mailbox, shop: Oncely, tmp_
         with closing(sqlite3.connect(tmp_path / "shop.db", isolation_level=None)) as db:
             db.execute("insert into sent select 'ann' where not exists (select 1 from sent)")
 
-    report = proved(shop, send, Table(f"sqlite:///{tmp_path / 'shop.db'}", "sent"))
+    table = Table(f"sqlite:///{tmp_path / 'shop.db'}", "sent")
+    report = proved(shop, send, table, schedule=one_schedule("crash@2"))
     assert report.verdict == "unobserved"
     assert f"mail through {mailbox.address}" in str(report)

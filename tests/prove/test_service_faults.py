@@ -74,7 +74,7 @@ def test_a_handler_that_lets_the_exception_out_is_sound(
 
         @app.job("pay", retry=AT_ONCE)
         async def pay(ctx: Context, who: str) -> None:
-            async with httpx.AsyncClient() as client:
+            async with httpx.AsyncClient(verify=False) as client:
                 answer = await client.post(
                     service.url, content=who, headers={"Idempotency-Key": ctx.key("pay")}
                 )

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sqlite3
 import threading
 import urllib.request
@@ -19,7 +20,7 @@ from oncely.model.errors import InvalidInput
 from oncely.prove import Downstream, Report, Table, prove
 from oncely.prove.world import WorldItem
 from tests.cluster import Cluster
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 AT_ONCE = Retry(base=0, max_attempts=5)
 A_DAY = 86_400
@@ -255,20 +256,27 @@ def test_waiting_for_other_writers_is_not_seen_as_a_file_of_the_handler(tmp_path
         with closing(sqlite3.connect(path)) as db:
             db.execute("create table payments (account text)")
 
+        def is_queued() -> bool:
+            return any(
+                os.path.realpath(f"/proc/self/fd/{number}").endswith("-queue")
+                for number in os.listdir("/proc/self/fd")
+            )
+
         @app.job("pay", retry=AT_ONCE)
         def pay(ctx: Context, account: str) -> None:
+            def release() -> None:
+                wait_until(is_queued, "nobody waits in the queue of the writers")
+                other.execute("rollback")
+
             with closing(
                 sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             ) as other:
                 other.execute("begin immediate")
-                threading.Timer(0.05, other.execute, ["rollback"]).start()
-                with ctx.transaction() as tx:  # it waits in the queue of the writers
+                threading.Thread(target=release).start()
+                with ctx.transaction() as tx:
                     tx.execute("insert into payments values (?)", (account,))
 
-        report = prove(
-            app, "pay", "ann", world=[Table(app.url, "payments")], max_faults=1,
-            budget_seconds=math.inf,
-        )  # fmt: skip
+        report = prove(app, "pay", "ann", world=[Table(app.url, "payments")], schedule="crash@1")
         assert report.verdict == "sound", str(report)
     assert [file.name for file in tmp_path.iterdir()] == ["jobs.db"]
 

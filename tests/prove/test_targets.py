@@ -15,6 +15,7 @@ from rq.decorators import job as rq_job
 
 from oncely import InvalidInput
 from oncely.prove import Report, Table, prove
+from tests.prove.schedules import one_schedule
 
 
 @pytest.fixture
@@ -43,7 +44,10 @@ def test_a_function_with_arguments(file: Path, table: str, verdict: str) -> None
     def charge(order: str, *, cents: int) -> None:
         add(file, table, order, cents)
 
-    report = proved(charge, file=file, table=table, args=["a"], kwargs={"cents": 5})
+    report = proved(
+        charge, file=file, table=table, args=["a"], kwargs={"cents": 5},
+        schedule=one_schedule("crash@4"),
+    )  # fmt: skip
     assert (report.kind, report.verdict) == ("charge", verdict)
     assert '{"cents":5,"id":"a"}' in report.wanted[f"table {table}"]
 

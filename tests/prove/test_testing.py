@@ -57,7 +57,10 @@ def test_assert_enqueued(app: Oncely) -> None:
         assert_enqueued(app, "mail", "x")
 
 
-def test_the_fixture_fails_with_the_story(pytester: pytest.Pytester) -> None:
+def test_the_fixture_fails_with_the_story(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(
         """
         import sqlite3
@@ -76,15 +79,16 @@ def test_the_fixture_fails_with_the_story(pytester: pytest.Pytester) -> None:
 
             @app.job("twice")
             def twice(ctx):
-                db = sqlite3.connect(tmp_path / "jobs.db")
-                db.execute("insert into notes values ('x')")
-                db.commit()
-                db.close()
+                write("insert into notes values ('x')")
 
             @app.job("once")
             def once(ctx):
-                with ctx.transaction() as tx:
-                    tx.execute("insert into notes values ('x')")
+                write("insert into notes select 'x' where not exists (select 1 from notes)")
+
+            def write(sql):
+                db = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+                db.execute(sql)
+                db.close()
 
             report = prove(app, kind, world=[Table(url, "notes")])
             assert report.schedules > 3

@@ -11,15 +11,23 @@ from oncely.model.job import Resolution
 from tests.crash.checker import check
 from tests.crash.load import TORTURE
 from tests.surface.command import SCRIPT, Command, environment, on_terminal
+from tests.surface.test_cli_page import DEMOS, without_chance
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 NUMBERS = re.compile(r"│ ([a-z ,\d]+?) +│ +([\d,]+) │")
 
 
-def test_on_postgres_as_json(oncely: Command, postgres_url: str) -> None:
+def test_these_are_the_demos_of_the_page() -> None:
+    assert set(DEMOS) == {"oncely demo", "oncely demo --json"}
+
+
+def test_on_postgres_as_json(oncely: Command, folder: Path, postgres_url: str) -> None:
     url = postgres_url
     for run in (1, 2) if TORTURE > 1 else (1,):
-        counts = oncely("demo", "--url", url, "--json").json()
+        done = oncely("demo", "--url", url, "--json")
+        told = without_chance(DEMOS["oncely demo --json"], folder)
+        assert without_chance(done.out, folder) == told
+        counts = done.json()
         assert counts["orders"] == counts["inserted"] == counts["completed"] == 200
         assert (counts["publishers"], counts["publishers_killed"]) == (5, 1)
         assert (counts["workers"], counts["workers_killed"]) == (11, 7)
@@ -60,6 +68,7 @@ def test_as_lines(oncely: Command, folder: Path, tmp_path: Path) -> None:
     scratch.mkdir()
     done = oncely("demo", TMPDIR=str(scratch), ONCELY_URL="sqlite:///other.db")
     assert (done.code, done.err) == (0, "")
+    assert without_chance(done.out, folder) == without_chance(DEMOS["oncely demo"], folder)
     assert "The store: a temporary SQLite file\n" in done.out
     assert re.search(r"\npublisher 2: killed after \d+ publishes\n", done.out)
     lines = done.out.splitlines()
