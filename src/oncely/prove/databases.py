@@ -124,8 +124,13 @@ class Databases:
         self._folder = folder
 
     def add(self, url: str) -> Database:
-        from psycopg import conninfo as infos
-
+        try:
+            from psycopg import conninfo as infos
+        except ModuleNotFoundError:
+            raise InvalidInput(
+                "a PostgreSQL database is copied by psycopg 3, whichever driver the handler uses: "
+                "pip install 'oncely[postgres]'"
+            ) from None
         parts = infos.conninfo_to_dict(url)
         for known in self.all:
             if all(known.parts.get(name) == parts.get(name) for name in ("host", "port", "dbname")):
@@ -135,6 +140,8 @@ class Databases:
         return made
 
     def conninfo(self, conninfo: str) -> str | None:
+        if not self.all:
+            return None
         from psycopg import conninfo as infos
 
         parts = infos.conninfo_to_dict(conninfo)

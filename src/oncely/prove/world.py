@@ -15,7 +15,7 @@ from oncely.prove.generated_values import GeneratedValues
 from oncely.prove.mailbox import Mailbox
 from oncely.prove.numbers import ONLY, numbers
 from oncely.prove.readers import DatabaseReader, Readers, quoted
-from oncely.store.url import sqlite_path, without_driver
+from oncely.store.url import sqlite_path
 
 Snapshot = dict[str, Counter[str]]
 _NO_ACTION: Final = {"NO ACTION", "RESTRICT"}
@@ -48,17 +48,13 @@ class Table:
         ignore: Sequence[str] = (),
         compare_generated: bool = False,
     ) -> None:
-        if isinstance(url, str):
-            url = without_driver(url)
-        if not isinstance(url, str) or url.partition("://")[0] not in (
-            "sqlite",
-            "postgresql",
-            "postgres",
-        ):
+        scheme, _, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
+        server = scheme.partition("+")[0]  # without the driver that SQLAlchemy writes there
+        if server not in ("sqlite", "postgresql", "postgres"):
             raise InvalidInput(
                 f"the URL of a Table is {url!r}; expected sqlite:///path or postgresql://…"
             )
-        self.url = url
+        self.url = f"{server}://{rest}"
         self.name = name
         self.ignore = frozenset([ignore] if isinstance(ignore, str) else ignore)
         self.compare_generated = compare_generated

@@ -12,13 +12,25 @@ from importlib.machinery import PathFinder
 from typing import Any, Final
 
 from oncely.prove.copies import Copies
-from oncely.prove.seams import audit, drivers, files, http, mail, postgres, redis, sqlite, store
+from oncely.prove.seams import (
+    audit,
+    drivers,
+    files,
+    http,
+    mail,
+    postgres,
+    psycopg2,
+    redis,
+    sqlite,
+    store,
+)
 from oncely.prove.watch import IMPORTS, Note, Watch
 
-_SEAMS: Final = (store, sqlite, postgres, http, mail, redis, drivers, files, audit)
+_SEAMS: Final = (store, sqlite, postgres, psycopg2, http, mail, redis, drivers, files, audit)
 _LIBRARIES: Final = {
     "psycopg": ("psycopg", "oncely.store.postgres.handler"),
     "asyncpg": ("asyncpg",),
+    "psycopg2": ("psycopg2", "psycopg2.extras"),
     "redis": ("redis", "redis.asyncio"),
     "httpcore": ("httpcore",),
     "httpcore2": ("httpcore2",),

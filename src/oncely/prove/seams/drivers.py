@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from oncely.prove.copies import Copies
 
 DRIVERS: Final[dict[str, tuple[str, ...]]] = {
-    "psycopg2": ("connect",),
     "MySQLdb": ("connect", "Connect", "Connection"),
     "pymysql": ("connect", "Connect", "Connection"),
     "aiomysql": ("connect", "create_pool"),
