@@ -26,6 +26,7 @@ from oncely.prove.mailbox import Mailbox
 from oncely.prove.play import BeginAnew, Hung, NotFresh, Play
 from oncely.prove.readers import Readers
 from oncely.prove.schedule import Fault, Move, Schedule
+from oncely.prove.seams.everywhere import Everywhere
 from oncely.prove.watch import Act, Action, Hosts
 from oncely.prove.world import Snapshot, Snapshots, Table, WorldItem, counted, labels
 from oncely.store.deliver import reclaim
@@ -253,8 +254,9 @@ class Stage:
             self._is_next_fresh = fresh
             try:
                 return self._play(schedule, happened, after_seconds)
-            except BeginAnew:
+            except BeginAnew:  # with a library that was not there before
                 self.ground.end_templates()
+                self.ground.copies.everywhere = Everywhere()
 
     def _play(self, schedule: Schedule, happened: bool | None, after_seconds: float) -> Play:
         self.restore()

@@ -71,8 +71,8 @@ class _Late:
         self._watch = watch
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        del path, target
+        del target
         is_watched = name in _LIBRARIES or name in drivers.DRIVERS
-        if is_watched and PathFinder.find_spec(name) is not None:
+        if is_watched and PathFinder.find_spec(name, path) is not None:
             self._watch.tell(Note("imports", name))
             os._exit(IMPORTS)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from oncely.prove.seams.drivers import replace_new
 from oncely.prove.seams.postgres_faults import cut
 from oncely.prove.seams.statements import (
     forget_writes,
@@ -27,8 +28,6 @@ else:
 _READY: Final = 1
 _IN_TRANSACTION: Final = 2
 """Values of `connection.status`."""
-_HEAP_TYPE: Final = 1 << 9
-"""A flag of a class that is written in Python, and can be changed."""
 _NO_PROOF: Final = "what it does cannot be proved. Let it be replaced by a stand-in for the proof"
 _PAST_CONNECT: Final = (
     "the handler opens a connection of psycopg2 past `psycopg2.connect`: it would write to the "
@@ -75,7 +74,7 @@ def install(watch: Watch, copies: Copies) -> None:
             watch.refuse(_PAST_CONNECT)
         return plain.__new__(kind, *args, **options)
 
-    _guard(plain, new, connection_class)
+    replace_new(plain, new, besides=connection_class)
     for module in (psycopg2, _psycopg):
         module._connect = watched_connect
     for module in (psycopg2.extensions, _psycopg):
@@ -92,15 +91,6 @@ def _between(kind: Any, watched: Any) -> Any:
         return type(kind.__name__, (kind, watched), {})
     except TypeError:
         return None
-
-
-def _guard(kind: Any, new: Any, watched: Any) -> None:
-    """A class that the user has derived can be called as well as given to `connect`."""
-    for each in kind.__subclasses__():
-        if each is not watched:
-            if each.__flags__ & _HEAP_TYPE:
-                each.__new__ = new
-            _guard(each, new, watched)
 
 
 class _WatchedConnection(_CClass):  # type: ignore[misc]
