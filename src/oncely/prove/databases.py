@@ -9,6 +9,7 @@ from typing import Any, Final
 from oncely.model.errors import InvalidInput
 from oncely.prove.abandoned import CopiedDatabase
 from oncely.prove.idle_pools import own_sessions
+from oncely.prove.mysql_databases import MysqlDatabase, parameters
 from oncely.prove.rows import Rows
 
 _SESSIONS: Final = """
@@ -20,6 +21,8 @@ where datname = %s order by pid
 class Database:
     """One database under proof: `now` is in use, `first` is how every schedule finds it, once that
     is known."""
+
+    engine: Final = "postgres"
 
     def __init__(self, conninfo: str, folder: Path) -> None:
         from psycopg import conninfo as infos
@@ -47,6 +50,15 @@ class Database:
         from psycopg import conninfo as infos
 
         return infos.make_conninfo("", **{**self.parts, "dbname": name or self.now})
+
+    @property
+    def key(self) -> str:
+        return self.conninfo(self.name)
+
+    def open_reader(self, *, first: bool) -> Any:
+        import psycopg
+
+        return psycopg.connect(self.conninfo(self.first if first else self.now), autocommit=True)
 
     def is_meant(self, port: int | None, name: str) -> bool:
         if name not in (self.name, self.now):
@@ -121,6 +133,7 @@ class Database:
 class Databases:
     def __init__(self, folder: Path) -> None:
         self.all: list[Database] = []
+        self.mysql: list[MysqlDatabase] = []
         self._folder = folder
 
     def add(self, url: str) -> Database:
@@ -139,6 +152,29 @@ class Databases:
         self.all.append(made)
         return made
 
+    def add_server(self, url: str) -> Database | MysqlDatabase:
+        if not url.startswith(("mysql", "mariadb")):
+            return self.add(url)
+        parts = parameters(url)
+        place = parts["host"], parts["port"]
+        login = None
+        for known in self.mysql:
+            if (known.parts["host"], known.parts["port"]) == place:
+                if known.name == parts["database"]:
+                    return known
+                login = known.login
+        self.mysql.append(MysqlDatabase(url, self._folder, login))
+        return self.mysql[-1]
+
+    def servers(self) -> list[Database | MysqlDatabase]:
+        return [*self.all, *self.mysql]
+
+    def mysql_database(self, port: int | None, name: str | None) -> MysqlDatabase | None:
+        return next((each for each in self.mysql if each.is_meant(port, name)), None)
+
+    def mysql_plain_tables(self) -> frozenset[str]:
+        return frozenset().union(*(each.plain_tables for each in self.mysql))
+
     def conninfo(self, conninfo: str) -> str | None:
         if not self.all:
             return None
@@ -156,7 +192,7 @@ class Databases:
         return next((each.now for each in self.all if each.is_meant(port, name)), None)
 
     def restore(self) -> None:
-        for each in self.all:
+        for each in self.servers():
             each.restore()
 
     def conninfos(self) -> list[str]:
@@ -164,7 +200,7 @@ class Databases:
         return [each.conninfo() for each in self.all]
 
     def close(self) -> None:
-        for each in self.all:
+        for each in self.servers():
             each.close()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 def release_idle_connections() -> None:
     """To PostgreSQL: a database cannot be copied while somebody is connected to it. Each pool opens
-    another connection when it needs one."""
+    another connection when it needs one. That of Django to MySQL must not be used in a child."""
     for engine in instances("sqlalchemy.engine", "Engine"):
         # Those of an async engine belong to an event loop, and only that can close them.
         if engine.dialect.name == "postgresql" and not engine.dialect.is_async:
@@ -32,7 +32,7 @@ def release_idle_connections() -> None:
     conf: Any = sys.modules.get("django.conf")
     if conf is not None and conf.settings.configured and "django.db" in sys.modules:
         for connection in sys.modules["django.db"].connections.all(initialized_only=True):
-            if connection.vendor == "postgresql" and not connection.in_atomic_block:
+            if connection.vendor in ("postgresql", "mysql") and not connection.in_atomic_block:
                 connection.close()
 
 

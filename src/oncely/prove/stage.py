@@ -14,7 +14,7 @@ from oncely.model.errors import InvalidInput
 from oncely.model.job import Job
 from oncely.prove.blocking import is_in_the_way
 from oncely.prove.child import Child
-from oncely.prove.clock import let_pass_on_postgres, let_pass_on_sqlite
+from oncely.prove.clock import let_pass_on_mysql, let_pass_on_postgres, let_pass_on_sqlite
 from oncely.prove.databases import as_url
 from oncely.prove.default_tables import DefaultTable, find_default_tables
 from oncely.prove.delivery import QUEUE, Ground, ask_in_child
@@ -127,7 +127,7 @@ class Stage:
             if table.path is not None:
                 copies.file(table.path)
             else:
-                copies.databases.add(table.url)
+                copies.databases.add_server(table.url)
             table.check(copies)
         if url.startswith("sqlite"):
             return Oncely(url)
@@ -159,7 +159,7 @@ class Stage:
         engine = self._observer._engine
         if isinstance(engine, SqliteEngine):
             self.ground.copies.keep_copy(str(engine.path))
-        for database in self.ground.copies.databases.all:
+        for database in self.ground.copies.databases.servers():
             self._forget_connections()
             database.keep()
         self.restore()
@@ -323,8 +323,9 @@ class Stage:
         act = None if inner is None else Act(_ACTIONS[inner.fault], inner.at)
         child = self._start(act, deliveries)
         patience = _PATIENCE_SECONDS + 2 * self._clean_seconds
-        conninfos = self.ground.copies.databases.conninfos()
-        if child.wait(patience, lambda: is_in_the_way(paused.process, conninfos)) is None:
+        databases = self.ground.copies.databases
+        conninfos, mysql = databases.conninfos(), databases.mysql
+        if child.wait(patience, lambda: is_in_the_way(paused.process, conninfos, mysql)) is None:
             paused.resume()  # it holds what the successor waits for
             self._wait(child)
         else:
@@ -388,6 +389,8 @@ class Stage:
             let_pass_on_sqlite(path, seconds)
         for conninfo in self.ground.copies.databases.conninfos():
             let_pass_on_postgres(conninfo, self._schema, seconds)
+        for each in self.ground.copies.databases.mysql:
+            let_pass_on_mysql(each.run, each.now, seconds)
         self.ground.copies.redis.let_pass(seconds)
 
     def close(self) -> None:

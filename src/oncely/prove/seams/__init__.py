@@ -18,6 +18,7 @@ from oncely.prove.seams import (
     files,
     http,
     mail,
+    mysql,
     postgres,
     psycopg2,
     redis,
@@ -26,11 +27,12 @@ from oncely.prove.seams import (
 )
 from oncely.prove.watch import IMPORTS, Note, Watch
 
-_SEAMS: Final = (store, sqlite, postgres, psycopg2, http, mail, redis, drivers, files, audit)
+_SEAMS: Final = (store, sqlite, postgres, psycopg2, mysql, http, mail, redis, drivers, files, audit)
 _LIBRARIES: Final = {
     "psycopg": ("psycopg", "oncely.store.postgres.handler"),
     "asyncpg": ("asyncpg",),
     "psycopg2": ("psycopg2", "psycopg2.extras"),
+    "pymysql": ("pymysql",),
     "redis": ("redis", "redis.asyncio"),
     "httpcore": ("httpcore",),
     "httpcore2": ("httpcore2",),
@@ -53,7 +55,9 @@ def bring_in(library: str) -> None:
 
 def libraries() -> list[str]:
     """Those that are there and are watched."""
-    return [name for name in (*_LIBRARIES, *drivers.DRIVERS) if name in sys.modules]
+    return [name for name in _LIBRARIES if name in sys.modules] + [
+        name for name in drivers.DRIVERS if drivers.module_of(name) is not None
+    ]
 
 
 def bring_in_whole() -> None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 DRIVERS: Final[dict[str, tuple[str, ...]]] = {
     "MySQLdb": ("connect", "Connect", "Connection"),
-    "pymysql": ("connect", "Connect", "Connection"),
     "aiomysql": ("connect", "create_pool"),
     "asyncmy": ("connect", "create_pool"),
     "mysql.connector": ("connect", "Connect", "MySQLConnection", "CMySQLConnection"),
@@ -57,7 +56,7 @@ _ROOTS: Final = {name.partition(".")[0] for name in DRIVERS} - {"dbm"}
 
 def install(watch: Watch, copies: Copies) -> None:
     for library, names in DRIVERS.items():
-        module: Any = sys.modules.get(library)
+        module = module_of(library)
         for name in names:
             entry = getattr(module, name, None)
             if entry is not None:
@@ -68,13 +67,19 @@ def install(watch: Watch, copies: Copies) -> None:
                     replace_new(entry, refusal)
 
 
+def module_of(library: str) -> Any:
+    """None if it is not there. Another one may have its name: PyMySQL can stand for MySQLdb."""
+    module = sys.modules.get(library)
+    return module if getattr(module, "__name__", "") == library else None
+
+
 def entries() -> list[Any]:
     """What of these libraries is there, so that it is found where it was imported by name."""
     return [
         entry
         for library, names in DRIVERS.items()
         for name in names
-        if (entry := getattr(sys.modules.get(library), name, None)) is not None
+        if (entry := getattr(module_of(library), name, None)) is not None
     ]
 
 

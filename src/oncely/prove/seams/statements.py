@@ -19,7 +19,7 @@ def follow_transactions(watch: Watch) -> None:
 
 def tell_statement(
     watch: Watch,
-    channel: Literal["postgres"],
+    channel: Literal["postgres", "mysql"],
     connection: Any,
     statement: str,
     *,
