@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 import redis
+import sqlalchemy
 
 from oncely.prove.abandoned import FOLDER
 from oncely.prove.copies import Copies
@@ -32,7 +33,7 @@ def nothing_is_touched(
     it has ended."""
     urls = [
         request.getfixturevalue(name)
-        for name in ("postgres_url", "redis_url")
+        for name in ("postgres_url", "redis_url", "mysql_database")
         if name in request.fixturenames
     ]
     make, close = Copies.__init__, Copies.close
@@ -74,7 +75,10 @@ def fingerprint(folder: Path, urls: list[str]) -> Found:
             if not path.name.endswith(SIDES):
                 found[str(path)] = (path.lstat().st_mode, content(path))
     for url in urls:
-        found |= keys(url) if url.startswith("redis") else databases(url)
+        read = {"redis": keys, "mysql+pymysql": mysql_databases}.get(
+            url.partition(":")[0], databases
+        )
+        found |= read(url)
     return found
 
 
@@ -104,6 +108,25 @@ def databases(url: str) -> Found:
         for (table,) in server.execute(TABLES).fetchall():
             rows = server.execute(f"select t::text from {table} t order by 1".encode()).fetchall()
             found[f"table {table}"] = len(rows), sha256(repr(rows).encode()).hexdigest()
+    return found
+
+
+def mysql_databases(url: str) -> Found:
+    engine = sqlalchemy.create_engine(url)
+    with engine.connect() as server:
+        found: Found = {
+            f"database {name}": "is there"
+            for (name,) in server.execute(sqlalchemy.text("show databases"))
+        }
+        found |= {
+            f"user {name}": "is there"
+            for (name,) in server.execute(sqlalchemy.text("select user from mysql.user"))
+        }
+        for table, kind in server.execute(sqlalchemy.text("show full tables")).fetchall():
+            if kind == "BASE TABLE":
+                rows = server.execute(sqlalchemy.text(f"select * from `{table}` order by 1"))
+                found[f"table {table}"] = sha256(repr(rows.fetchall()).encode()).hexdigest()
+    engine.dispose()
     return found
 
 

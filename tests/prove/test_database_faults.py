@@ -9,6 +9,7 @@ from typing import Any
 import aiosqlite
 import asyncpg
 import psycopg
+import psycopg2
 import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -64,6 +65,11 @@ def by_psycopg_in_autocommit(url: str, sql: str) -> None:
         db.execute(sql.encode())
 
 
+def by_psycopg2(url: str, sql: str) -> None:
+    with closing(psycopg2.connect(url)) as db, db, db.cursor() as cursor:
+        cursor.execute(sql)
+
+
 async def by_asyncpg(url: str, sql: str) -> None:
     db = await asyncpg.connect(url)
     try:
@@ -71,6 +77,10 @@ async def by_asyncpg(url: str, sql: str) -> None:
             await db.execute(sql)
     finally:
         await db.close()
+
+
+def by_alchemy_on_psycopg2(url: str, sql: str) -> None:
+    by_alchemy(url.replace("postgresql://", "postgresql+psycopg2://"), sql)
 
 
 def by_alchemy(url: str, sql: str) -> None:
@@ -92,8 +102,9 @@ async def by_async_alchemy(url: str, sql: str) -> None:
 
 
 Expected = type[Exception] | tuple[type[Exception], ...]
-# It raises the second one where it cannot roll back what failed with the first.
+# They raise the second one where they cannot roll back what failed with the first.
 LOST = (asyncpg.ConnectionDoesNotExistError, asyncpg.InterfaceError)
+LOST_BY_PSYCOPG2 = (psycopg2.OperationalError, psycopg2.InterfaceError)
 WAYS: dict[str, tuple[str, Write, Expected]] = {
     "sqlite3": ("sqlite", by_sqlite3, sqlite3.OperationalError),
     "sqlite3 block": ("sqlite", by_sqlite3_in_a_block, sqlite3.OperationalError),
@@ -103,8 +114,10 @@ WAYS: dict[str, tuple[str, Write, Expected]] = {
     "psycopg": ("postgres", by_psycopg, psycopg.OperationalError),
     "async psycopg": ("postgres", by_async_psycopg, psycopg.OperationalError),
     "psycopg autocommit": ("postgres", by_psycopg_in_autocommit, psycopg.OperationalError),
+    "psycopg2": ("postgres", by_psycopg2, LOST_BY_PSYCOPG2),
     "asyncpg": ("postgres", by_asyncpg, LOST),
     "alchemy on psycopg": ("postgres", by_alchemy, sqlalchemy.exc.OperationalError),
+    "alchemy on psycopg2": ("postgres", by_alchemy_on_psycopg2, sqlalchemy.exc.OperationalError),
     "alchemy on asyncpg": ("postgres", by_async_alchemy, sqlalchemy.exc.DBAPIError),
 }
 

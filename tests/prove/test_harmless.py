@@ -14,10 +14,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing, suppress
 from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psycopg
-import pymysql  # type: ignore[import-untyped]
 import pytest
 import redis
 
@@ -206,11 +206,34 @@ def test_a_database_in_memory_may_be_attached(yard: Yard) -> None:
     assert yard.prove(attach, schedule=one_schedule("crash@1")).ok
 
 
-def test_a_driver_that_is_not_watched_is_refused(yard: Yard) -> None:
-    def connect(_: Path) -> None:
-        pymysql.connect(host="127.0.0.1", user="root")
+class Client:
+    @classmethod
+    def default(cls) -> "Client":
+        return cls()
 
-    with pytest.raises(InvalidInput, match="connects through pymysql"):
+
+class DerivedClient(Client):
+    pass
+
+
+@pytest.mark.parametrize("how", ["called", "by a function of it", "derived"])
+def test_a_driver_that_is_not_watched_is_refused(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A library of that name, which is not installed here: what it does is not asked."""
+    module: Any = ModuleType("pymemcache")
+    module.Client = Client
+    monkeypatch.setitem(sys.modules, "pymemcache", module)
+
+    def connect(_: Path) -> None:
+        if how == "derived":
+            DerivedClient()
+        elif how == "called":
+            module.Client()
+        else:
+            module.Client.default()
+
+    with pytest.raises(InvalidInput, match="connects through pymemcache"):
         yard.prove(connect)
 
 

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy
 from django.db import connections
 from psycopg.conninfo import conninfo_to_dict
+from psycopg2.pool import ThreadedConnectionPool
 from psycopg_pool import ConnectionPool
 from sqlalchemy import text
 
@@ -101,6 +102,23 @@ def test_a_pool_of_psycopg(served: Oncely) -> None:
                 connection.execute(sql.encode())
 
         check_both(served, execute)
+
+
+def test_a_pool_of_psycopg2(served: Oncely) -> None:
+    pool = ThreadedConnectionPool(2, 4, served.url)
+
+    def execute(sql: str) -> None:
+        connection = pool.getconn()
+        try:
+            with connection, connection.cursor() as cursor:
+                cursor.execute(sql)
+        finally:
+            pool.putconn(connection)
+
+    try:
+        check_both(served, execute)
+    finally:
+        pool.closeall()
 
 
 def test_a_connection_of_django(served: Oncely) -> None:

@@ -27,10 +27,12 @@ _LOCK: Final = "lock"
 
 
 class CopiedDatabase(msgspec.Struct, frozen=True):
-    """Copies on a PostgreSQL server, and how to reach it."""
+    """Copies on a server of PostgreSQL or MySQL, and how to reach it."""
 
     conninfo: str
     names: list[str]
+    mysql_user: str | None = None
+    """Made for the copies."""
 
     def record(self, folder: Path) -> None:
         (folder / "databases" / f"{self.names[0]}.json").write_bytes(msgspec.json.encode(self))
@@ -88,9 +90,14 @@ def _locked(folder: Path) -> Iterator[bool]:
 
 def _drop_databases(folder: Path) -> None:
     for record in (folder / "databases").glob("*.json"):
+        copied = msgspec.json.decode(record.read_bytes(), type=CopiedDatabase)
+        if copied.mysql_user is not None:
+            from oncely.prove.mysql_databases import drop_abandoned
+
+            drop_abandoned(copied.conninfo, copied.names, copied.mysql_user)
+            continue
         import psycopg
 
-        copied = msgspec.json.decode(record.read_bytes(), type=CopiedDatabase)
         with (
             suppress(psycopg.Error),
             psycopg.connect(copied.conninfo, autocommit=True) as server,

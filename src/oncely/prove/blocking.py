@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from oncely.prove.mysql_databases import MysqlDatabase
+
 _LOCKS: Final = Path("/proc/locks")
 _BLOCKED: Final = """
 select from pg_stat_activity
@@ -13,9 +15,15 @@ where datname = current_database() and cardinality(pg_blocking_pids(pid)) > 0 li
 """
 
 
-def is_in_the_way(paused: int, conninfos: Iterable[str]) -> bool:
+def is_in_the_way(
+    paused: int, conninfos: Iterable[str], mysql: Iterable[MysqlDatabase] = ()
+) -> bool:
     """`paused` is a process. On the copies of databases only it and its successor are at work."""
-    return _holds_a_file(paused) or any(map(_is_blocked, conninfos))
+    return (
+        _holds_a_file(paused)
+        or any(map(_is_blocked, conninfos))
+        or any(each.is_blocked() for each in mysql)
+    )
 
 
 def _holds_a_file(process: int) -> bool:

@@ -84,6 +84,18 @@ def move_on_postgres(server: Any, schema: str, seconds: float) -> None:
         server.execute(text.encode())  # one transaction, because it is one message
 
 
+def let_pass_on_mysql(run: Any, database: str, seconds: float) -> None:
+    columns = run(
+        "select table_name, column_name from information_schema.columns "
+        "where table_schema = %s and table_name like 'oncely\\_%%' and data_type = 'datetime'",
+        database,
+    )
+    by = f"interval {round(seconds * 1_000_000)} microsecond"
+    for table in {table for table, _ in columns}:
+        own = [name for found, name in columns if found == table and _is_moment(name)]
+        _move(run, f"`{database}`.`{table}`", own, by)
+
+
 def _is_moment(column: str) -> bool:
     return column in _MOMENTS or (column.endswith(_ENDINGS) and column != "applied_at")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 from oncely.model.errors import InvalidInput
 from oncely.prove.abandoned import CopiedDatabase
 from oncely.prove.idle_pools import own_sessions
+from oncely.prove.mysql_databases import MysqlDatabase, parameters
 from oncely.prove.rows import Rows
 
 _SESSIONS: Final = """
@@ -21,6 +23,8 @@ where datname = %s order by pid
 class Database:
     """One database under proof: `now` is in use, `first` is how every schedule finds it, once that
     is known."""
+
+    engine: Final = "postgres"
 
     def __init__(self, conninfo: str, folder: Path) -> None:
         from psycopg import conninfo as infos
@@ -49,6 +53,17 @@ class Database:
         from psycopg import conninfo as infos
 
         return infos.make_conninfo("", **{**self.parts, "dbname": name or self.now})
+
+    @property
+    def key(self) -> str:
+        return self.conninfo(self.name)
+
+    def open_reader(self, *, first: bool) -> AbstractContextManager[Any]:
+        import psycopg
+
+        if first:
+            return psycopg.connect(self.conninfo(self.first), autocommit=True)
+        return nullcontext(self.session())
 
     def is_meant(self, port: int | None, name: str) -> bool:
         if name not in (self.name, self.now):
@@ -139,11 +154,17 @@ class Database:
 class Databases:
     def __init__(self, folder: Path) -> None:
         self.all: list[Database] = []
+        self.mysql: list[MysqlDatabase] = []
         self._folder = folder
 
     def add(self, url: str) -> Database:
-        from psycopg import conninfo as infos
-
+        try:
+            from psycopg import conninfo as infos
+        except ModuleNotFoundError:
+            raise InvalidInput(
+                "a PostgreSQL database is copied by psycopg 3, whichever driver the handler uses: "
+                "pip install 'oncely[postgres]'"
+            ) from None
         parts = infos.conninfo_to_dict(url)
         for known in self.all:
             if all(known.parts.get(name) == parts.get(name) for name in ("host", "port", "dbname")):
@@ -152,7 +173,32 @@ class Databases:
         self.all.append(made)
         return made
 
+    def add_server(self, url: str) -> Database | MysqlDatabase:
+        if not url.startswith(("mysql", "mariadb")):
+            return self.add(url)
+        parts = parameters(url)
+        place = parts["host"], parts["port"]
+        login = None
+        for known in self.mysql:
+            if (known.parts["host"], known.parts["port"]) == place:
+                if known.name == parts["database"]:
+                    return known
+                login = known.login
+        self.mysql.append(MysqlDatabase(url, self._folder, login))
+        return self.mysql[-1]
+
+    def servers(self) -> list[Database | MysqlDatabase]:
+        return [*self.all, *self.mysql]
+
+    def mysql_database(self, port: int | None, name: str | None) -> MysqlDatabase | None:
+        return next((each for each in self.mysql if each.is_meant(port, name)), None)
+
+    def mysql_plain_tables(self) -> frozenset[str]:
+        return frozenset().union(*(each.plain_tables for each in self.mysql))
+
     def conninfo(self, conninfo: str) -> str | None:
+        if not self.all:
+            return None
         from psycopg import conninfo as infos
 
         parts = infos.conninfo_to_dict(conninfo)
@@ -169,13 +215,15 @@ class Databases:
     def restore(self, release: Callable[[], None]) -> None:
         for each in self.all:
             each.restore(release)
+        for copy in self.mysql:
+            copy.restore()
 
     def conninfos(self) -> list[str]:
         """Of the copies in use."""
         return [each.conninfo() for each in self.all]
 
     def close(self) -> None:
-        for each in self.all:
+        for each in self.servers():
             each.close()
 
 

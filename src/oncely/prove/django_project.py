@@ -41,13 +41,17 @@ def database_url() -> str | None:
     engine, name = database.get("ENGINE", ""), str(database.get("NAME", ""))
     if engine.endswith("sqlite3"):
         return f"sqlite:///{name}"
-    if not engine.endswith("postgresql"):
+    server = engine.rpartition(".")[2]
+    if server not in ("postgresql", "mysql"):
         return None
     user, password = quote(database.get("USER") or ""), quote(database.get("PASSWORD") or "")
     login = f"{user}:{password}@" if password else f"{user}@" if user else ""
     port = f":{database['PORT']}" if database.get("PORT") else ""
-    host = quote(database.get("HOST") or "", safe="")
-    return f"postgresql://{login}{host}{port}/{quote(name)}"
+    host = database.get("HOST") or ""
+    if server == "mysql" and host.startswith("/"):
+        return f"mysql://{login}localhost/{quote(name)}?unix_socket={quote(host)}"
+    host = quote(host, safe="")
+    return f"{server}://{login}{host}{port}/{quote(name)}"
 
 
 def is_django_task(target: Any) -> bool:

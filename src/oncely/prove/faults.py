@@ -10,7 +10,7 @@ from oncely.prove.schedule import Fault, Move, Schedule
 from oncely.prove.seams.names import begins_one, commits, ends_one
 from oncely.prove.watch import Boundary
 
-_SQL: Final = ("sqlite", "postgres")
+_SQL: Final = ("sqlite", "postgres", "mysql")
 _AT_REQUESTS: Final[tuple[Fault, ...]] = ("refuse", "lose", "timeout")
 
 

@@ -32,6 +32,15 @@ join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.own
 join pg_attribute b on b.attrelid = c.confrelid and b.attnum = k.other
 where c.contype = 'f' and c.conrelid = %s::regclass
 """
+_MYSQL_COLUMNS: Final = """
+select column_name, coalesce(column_default, ''), extra from information_schema.columns
+where table_schema = database() and table_name = %s order by ordinal_position
+"""
+_MYSQL_KEYS: Final = """
+select column_name, referenced_table_name, referenced_column_name
+from information_schema.key_column_usage
+where table_schema = database() and table_name = %s and referenced_table_name is not null
+"""
 
 
 class TableColumns(msgspec.Struct, frozen=True):
@@ -43,8 +52,9 @@ class TableColumns(msgspec.Struct, frozen=True):
     references: dict[str, Origin]
 
 
-def read_columns(query: Query, table: str, *, on_sqlite: bool) -> TableColumns:
-    return _of_sqlite(query, table) if on_sqlite else _of_postgres(query, table)
+def read_columns(query: Query, table: str, engine: str) -> TableColumns:
+    readers = {"sqlite": _of_sqlite, "postgres": _of_postgres, "mysql": _of_mysql}
+    return readers[engine](query, table)
 
 
 def _of_sqlite(query: Query, table: str) -> TableColumns:
@@ -76,6 +86,17 @@ def _of_postgres(query: Query, table: str) -> TableColumns:
     references = {
         own: (parent.replace('"', ""), other) for own, parent, other in query(_POSTGRES_KEYS, table)
     }
+    return TableColumns(
+        [name for name, *_ in columns], frozenset(ids), frozenset(times), references
+    )
+
+
+def _of_mysql(query: Query, table: str) -> TableColumns:
+    columns = query(_MYSQL_COLUMNS, table)
+    ids, times = _filled_in((name, str(default)) for name, default, _ in columns)
+    ids |= {name for name, _, extra in columns if "auto_increment" in extra.lower()}
+    times |= {name for name, _, extra in columns if "on update" in extra.lower()}
+    references = {own: (parent, other) for own, parent, other in query(_MYSQL_KEYS, table)}
     return TableColumns(
         [name for name, *_ in columns], frozenset(ids), frozenset(times), references
     )

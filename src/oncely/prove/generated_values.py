@@ -41,7 +41,7 @@ class GeneratedValues:
 
         def columns(name: str) -> TableColumns:
             if (now.key, name) not in self._columns:
-                found = read_columns(now.query, name, on_sqlite=now.on_sqlite)
+                found = read_columns(now.query, name, now.engine)
                 self._columns[now.key, name] = found
             return self._columns[now.key, name]
 

@@ -6,7 +6,8 @@ import gc
 import sqlite3
 from contextlib import suppress
 
-from oncely.prove.idle_pools import PooledConnections, release_idle_connections
+from oncely.prove.idle_pools import PooledConnections, instances, release_idle_connections
+from oncely.prove.seams.postgres import INHERITED
 from oncely.prove.watch import Watch
 from oncely.store.postgres.engine import PostgresEngine
 from oncely.surface.base import _carried
@@ -21,6 +22,7 @@ class Inherited:
         self._connections: list[sqlite3.Connection] = [
             each for each in gc.get_objects() if issubclass(type(each), sqlite3.Connection)
         ]
+        self._of_psycopg2 = instances("psycopg2.extensions", "connection")
 
     def leave(self, watch: Watch) -> None:
         """In the child. A connection that is in no pool is refused."""
@@ -35,6 +37,8 @@ class Inherited:
         for connection in self._connections:
             with suppress(sqlite3.ProgrammingError):  # it is closed, or another thread's own
                 connection.set_trace_callback(used)
+        for each in self._of_psycopg2:
+            each.cursor_factory = lambda *_: watch.refuse(INHERITED)
 
 
 def let_go() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import ExitStack, closing
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from oncely.prove.copies import Copies
 
@@ -27,36 +27,53 @@ where type = 'table' and sql not like 'create virtual%'
     )
 order by 1
 """
+_MYSQL_TABLES: Final = """
+select table_name from information_schema.tables
+where table_schema = database() and table_type = 'BASE TABLE' and table_name not like 'oncely\\_%'
+order by 1
+"""
+_MYSQL_TABLE: Final = """
+select 1 from information_schema.tables where table_schema = database() and table_name = %s
+"""
+DatabaseEngine = Literal["sqlite", "postgres", "mysql"]
 
 
 class DatabaseReader:
     """One database, by one connection."""
 
-    def __init__(self, connection: Any, key: str, *, on_sqlite: bool) -> None:
+    def __init__(self, connection: Any, key: str, engine: DatabaseEngine) -> None:
         self._connection = connection
         self.key = key
         """Which database it is, also where it is read as it was before."""
-        self.on_sqlite = on_sqlite
+        self.engine = engine
 
     def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = self.cursor(sql, *values).fetchall()
-        return found
+        return list(self.cursor(sql, *values).fetchall())
 
     def cursor(self, sql: str, *values: Any) -> Any:
-        if self.on_sqlite:
+        if self.engine == "sqlite":
             return self._connection.execute(sql, values)
-        return self._connection.execute(sql.encode(), values or None)
+        if self.engine == "postgres":
+            return self._connection.execute(sql.encode(), values or None)
+        cursor = self._connection.cursor()
+        cursor.execute(sql, values or None)
+        return cursor
 
     def has(self, table: str) -> bool:
-        if self.on_sqlite:
+        if self.engine == "sqlite":
             return bool(self.query("select 1 from sqlite_master where name = ?", table))
+        if self.engine == "mysql":
+            return bool(self.query(_MYSQL_TABLE, table))
         return self.query("select to_regclass(%s)", quoted(table)) != [(None,)]
 
     def tables(self, schema: str) -> list[str]:
         """Those that are not ours. `schema` is that of the store, on PostgreSQL."""
-        found = (
-            self.query(_SQLITE_TABLES) if self.on_sqlite else self.query(_POSTGRES_TABLES, schema)
-        )
+        if self.engine == "sqlite":
+            found = self.query(_SQLITE_TABLES)
+        elif self.engine == "mysql":
+            found = self.query(_MYSQL_TABLES)
+        else:
+            found = self.query(_POSTGRES_TABLES, schema)
         return [name for (name,) in found]
 
 
@@ -83,22 +100,16 @@ class Readers:
                 copy = self._copies.first_file(copy)
             place = copy if os.path.exists(copy) else ":memory:"
             db = self._stack.enter_context(closing(sqlite3.connect(place, timeout=30)))
-            self._open[key, first] = DatabaseReader(db, key, on_sqlite=True)
+            self._open[key, first] = DatabaseReader(db, key, "sqlite")
         return self._open[key, first]
 
     def server(self, url: str, *, first: bool = False) -> DatabaseReader:
-        """A PostgreSQL database."""
-        import psycopg
-
-        database = self._copies.databases.add(url)
-        key = database.conninfo(database.name)
+        """A database of PostgreSQL or MySQL."""
+        database = self._copies.databases.add_server(url)
+        key = database.key
         if (key, first) not in self._open:
-            if first:
-                conninfo = database.conninfo(database.first)
-                db = self._stack.enter_context(psycopg.connect(conninfo, autocommit=True))
-            else:
-                db = database.session()
-            self._open[key, first] = DatabaseReader(db, key, on_sqlite=False)
+            db = self._stack.enter_context(database.open_reader(first=first))
+            self._open[key, first] = DatabaseReader(db, key, database.engine)
         return self._open[key, first]
 
 

@@ -15,7 +15,7 @@ from oncely.model.job import Job
 from oncely.prove import processes
 from oncely.prove.blocking import is_in_the_way
 from oncely.prove.child import Child
-from oncely.prove.clock import let_pass_on_sqlite, move_on_postgres
+from oncely.prove.clock import let_pass_on_mysql, let_pass_on_sqlite, move_on_postgres
 from oncely.prove.databases import as_url
 from oncely.prove.default_tables import DefaultTable, find_default_tables
 from oncely.prove.delivery import QUEUE, Ground, ask_in_child
@@ -27,6 +27,7 @@ from oncely.prove.mailbox import Mailbox
 from oncely.prove.play import BeginAnew, Hung, NotFresh, Play
 from oncely.prove.readers import Readers
 from oncely.prove.schedule import Fault, Move, Schedule
+from oncely.prove.seams.everywhere import Everywhere
 from oncely.prove.watch import Act, Action, Hosts
 from oncely.prove.world import Snapshot, Snapshots, Table, WorldItem, counted, labels
 from oncely.store.deliver import reclaim
@@ -125,7 +126,7 @@ class Stage:
             if table.path is not None:
                 copies.file(table.path)
             else:
-                copies.databases.add(table.url)
+                copies.databases.add_server(table.url)
             table.check(copies)
         if url.startswith("sqlite"):
             return Oncely(url)
@@ -157,7 +158,7 @@ class Stage:
         engine = self._observer._engine
         if isinstance(engine, SqliteEngine):
             self.ground.copies.keep_copy(str(engine.path))
-        for database in self.ground.copies.databases.all:
+        for database in self.ground.copies.databases.servers():
             self._forget_connections()
             database.keep()
         self._first_job = self._observer.get(self.job_id)
@@ -254,8 +255,9 @@ class Stage:
             self._is_next_fresh = fresh
             try:
                 return self._play(schedule, happened, after_seconds)
-            except BeginAnew:
+            except BeginAnew:  # with a library that was not there before
                 self.ground.end_templates()
+                self.ground.copies.everywhere = Everywhere()
 
     def _play(self, schedule: Schedule, happened: bool | None, after_seconds: float) -> Play:
         self.restore()
@@ -322,8 +324,9 @@ class Stage:
         act = None if inner is None else Act(_ACTIONS[inner.fault], inner.at)
         child = self._start(act, deliveries)
         patience = _PATIENCE_SECONDS + 2 * self._clean_seconds
-        conninfos = self.ground.copies.databases.conninfos()
-        if child.wait(patience, lambda: is_in_the_way(paused.process, conninfos)) is None:
+        databases = self.ground.copies.databases
+        conninfos, mysql = databases.conninfos(), databases.mysql
+        if child.wait(patience, lambda: is_in_the_way(paused.process, conninfos, mysql)) is None:
             paused.resume()  # it holds what the successor waits for
             self._wait(child, deliveries)
         else:
@@ -392,6 +395,8 @@ class Stage:
             let_pass_on_sqlite(path, seconds)
         for database in self.ground.copies.databases.all:
             move_on_postgres(database.session(), self._schema, seconds)
+        for each in self.ground.copies.databases.mysql:
+            let_pass_on_mysql(each.run, each.now, seconds)
         self.ground.copies.redis.let_pass(seconds)
 
     def close(self) -> None:

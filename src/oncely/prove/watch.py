@@ -23,17 +23,19 @@ import msgspec
 CRASHED: Final = 86
 REFUSED: Final = 87
 IMPORTS: Final = 88
-Channel = Literal["store", "sqlite", "postgres", "http", "mail", "redis", "file", "process", "line"]
+Channel = Literal[
+    "store", "sqlite", "postgres", "mysql", "http", "mail", "redis", "file", "process", "line"
+]  # fmt: skip
 Action = Literal[
     "crash", "pause", "raise", "refuse", "lose", "timeout", "outage", "throttle", "fail", "tear"
 ]  # fmt: skip
 _ONLY_AT: Final[dict[Action, tuple[Channel, ...]]] = {
     "refuse": ("http", "mail"),
-    "lose": ("http", "mail", "sqlite", "postgres"),
+    "lose": ("http", "mail", "sqlite", "postgres", "mysql"),
     "timeout": ("http", "mail"),
     "outage": ("http",),
     "throttle": ("http",),
-    "fail": ("sqlite", "postgres"),
+    "fail": ("sqlite", "postgres", "mysql"),
     "tear": ("file",),
 }
 """The channels that can make a fault; at others it does not strike."""

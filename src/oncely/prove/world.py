@@ -15,7 +15,7 @@ from oncely.prove.generated_values import GeneratedValues
 from oncely.prove.mailbox import Mailbox
 from oncely.prove.numbers import ONLY, numbers
 from oncely.prove.readers import DatabaseReader, Readers, quoted
-from oncely.store.url import sqlite_path, without_driver
+from oncely.store.url import sqlite_path
 
 Snapshot = dict[str, Counter[str]]
 _NO_ACTION: Final = {"NO ACTION", "RESTRICT"}
@@ -26,6 +26,15 @@ select exists (select from pg_trigger where not tgisinternal) or exists (
         and (confdeltype not in ('a', 'r') or confupdtype not in ('a', 'r'))
 )
 """
+_MYSQL_TRIGGERS: Final = """
+select 1 from information_schema.triggers where trigger_schema = database()
+union all
+select 1 from information_schema.referential_constraints
+where constraint_schema = database() and table_name = %s and not (
+    delete_rule in ('NO ACTION', 'RESTRICT') and update_rule in ('NO ACTION', 'RESTRICT')
+)
+limit 1
+"""
 
 
 @runtime_checkable
@@ -34,7 +43,8 @@ class Snapshots(Protocol):
 
 
 class Table:
-    """The rows of a table, on SQLite or PostgreSQL. Columns that no two runs share are ignored.
+    """The rows of a table, on SQLite, PostgreSQL, MySQL or MariaDB. Columns that no two runs share
+    are ignored.
 
     What the database generates in a new row is not compared (ids of a sequence, random ids, times),
     and neither are keys that refer to such an id; with `compare_generated=True` it is.
@@ -48,17 +58,14 @@ class Table:
         ignore: Sequence[str] = (),
         compare_generated: bool = False,
     ) -> None:
-        if isinstance(url, str):
-            url = without_driver(url)
-        if not isinstance(url, str) or url.partition("://")[0] not in (
-            "sqlite",
-            "postgresql",
-            "postgres",
-        ):
+        scheme, _, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
+        server = scheme.partition("+")[0]  # without the driver that SQLAlchemy writes there
+        if server not in ("sqlite", "postgresql", "postgres", "mysql", "mariadb"):
             raise InvalidInput(
-                f"the URL of a Table is {url!r}; expected sqlite:///path or postgresql://…"
+                f"the URL of a Table is {url!r}; expected sqlite:///path, postgresql://… or "
+                "mysql://…"
             )
-        self.url = url
+        self.url = f"{server}://{rest}"
         self.name = name
         self.ignore = frozenset([ignore] if isinstance(ignore, str) else ignore)
         self.compare_generated = compare_generated
@@ -114,8 +121,11 @@ class Table:
     def may_change_by_itself(self, copies: Copies) -> bool:
         """Whether a trigger, or a key that refers to another table, can write to it."""
         with Readers(copies) as readers:
-            query = self.reader(readers).query
-            if self.path is None:
+            reader = self.reader(readers)
+            query = reader.query
+            if reader.engine == "mysql":
+                return bool(query(_MYSQL_TRIGGERS, self.name))
+            if reader.engine == "postgres":
                 return bool(query(_TRIGGERS, quoted(self.name))[0][0])
             keys = query("select * from pragma_foreign_key_list(?)", self.name)
             triggers = query("select 1 from sqlite_master where type = 'trigger'")

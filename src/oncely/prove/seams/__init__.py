@@ -12,13 +12,27 @@ from importlib.machinery import PathFinder
 from typing import Any, Final
 
 from oncely.prove.copies import Copies
-from oncely.prove.seams import audit, drivers, files, http, mail, postgres, redis, sqlite, store
+from oncely.prove.seams import (
+    audit,
+    drivers,
+    files,
+    http,
+    mail,
+    mysql,
+    postgres,
+    psycopg2,
+    redis,
+    sqlite,
+    store,
+)
 from oncely.prove.watch import IMPORTS, Note, Watch
 
-_SEAMS: Final = (store, sqlite, postgres, http, mail, redis, drivers, files, audit)
+_SEAMS: Final = (store, sqlite, postgres, psycopg2, mysql, http, mail, redis, drivers, files, audit)
 _LIBRARIES: Final = {
     "psycopg": ("psycopg", "oncely.store.postgres.handler"),
     "asyncpg": ("asyncpg",),
+    "psycopg2": ("psycopg2", "psycopg2.extras"),
+    "pymysql": ("pymysql",),
     "redis": ("redis", "redis.asyncio"),
     "httpcore": ("httpcore",),
     "httpcore2": ("httpcore2",),
@@ -41,7 +55,9 @@ def bring_in(library: str) -> None:
 
 def libraries() -> list[str]:
     """Those that are there and are watched."""
-    return [name for name in (*_LIBRARIES, *drivers.DRIVERS) if name in sys.modules]
+    return [name for name in _LIBRARIES if name in sys.modules] + [
+        name for name in drivers.DRIVERS if drivers.module_of(name) is not None
+    ]
 
 
 def bring_in_whole() -> None:
@@ -59,8 +75,8 @@ class _Late:
         self._watch = watch
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        del path, target
+        del target
         is_watched = name in _LIBRARIES or name in drivers.DRIVERS
-        if is_watched and PathFinder.find_spec(name) is not None:
+        if is_watched and PathFinder.find_spec(name, path) is not None:
             self._watch.tell(Note("imports", name))
             os._exit(IMPORTS)

@@ -13,7 +13,7 @@ from oncely.prove.watch import Watch, is_the_users
 
 _OF_A_DAY: Final = ("now", "utcnow")
 _IN_SQL: Final = re.compile(
-    r"\b(now|clock_timestamp|statement_timestamp|transaction_timestamp|unixepoch)\s*\(\s*\)"
+    r"\b(now|curdate|curtime|sysdate|utc_timestamp|clock_timestamp|statement_timestamp|transaction_timestamp|unixepoch)\s*\(\s*\)"
     r"|\b(current_timestamp|current_date|current_time|localtimestamp|localtime)\b|'now'",
     re.IGNORECASE,
 )

@@ -4,6 +4,7 @@ handler that uses one is refused, for what it did would be done for real, many t
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,12 +14,11 @@ if TYPE_CHECKING:
     from oncely.prove.copies import Copies
 
 DRIVERS: Final[dict[str, tuple[str, ...]]] = {
-    "psycopg2": ("connect",),
     "MySQLdb": ("connect", "Connect", "Connection"),
-    "pymysql": ("connect", "Connect", "Connection"),
     "aiomysql": ("connect", "create_pool"),
     "asyncmy": ("connect", "create_pool"),
     "mysql.connector": ("connect", "Connect", "MySQLConnection", "CMySQLConnection"),
+    "mysql.connector.aio": ("connect",),
     "pyodbc": ("connect",),
     "aioodbc": ("connect", "create_pool"),
     "pymssql": ("connect",),
@@ -30,10 +30,15 @@ DRIVERS: Final[dict[str, tuple[str, ...]]] = {
     "pymongo": ("MongoClient", "AsyncMongoClient"),
     "motor.motor_asyncio": ("AsyncIOMotorClient",),
     "cassandra.cluster": ("Cluster",),
-    "duckdb": ("connect",),
+    "duckdb": (
+        *("connect", "default_connection", "cursor", "execute", "executemany", "sql", "query"),
+        *("from_query", "read_csv", "read_json", "read_parquet", "from_csv_auto", "from_parquet"),
+        *("from_df", "from_arrow", "table", "view", "values", "install_extension"),
+    ),
     "grpc": ("insecure_channel", "secure_channel"),
     "grpc.aio": ("insecure_channel", "secure_channel"),
     "confluent_kafka": ("Producer", "Consumer"),
+    "confluent_kafka.admin": ("AdminClient",),
     "pycurl": ("Curl", "CurlMulti"),
     "lmdb": ("open", "Environment"),
     "apsw": ("Connection",),
@@ -51,13 +56,21 @@ _ROOTS: Final = {name.partition(".")[0] for name in DRIVERS} - {"dbm"}
 
 def install(watch: Watch, copies: Copies) -> None:
     for library, names in DRIVERS.items():
-        module: Any = sys.modules.get(library)
+        module = module_of(library)
         for name in names:
             entry = getattr(module, name, None)
             if entry is not None:
-                refusal = _refusing(watch, library)
+                refusal = _Refusal(watch, library)
                 copies.everywhere.replace(entry, refusal)
                 setattr(module, name, refusal)
+                if isinstance(entry, type):
+                    replace_new(entry, refusal)
+
+
+def module_of(library: str) -> Any:
+    """None if it is not there. Another one may have its name: PyMySQL can stand for MySQLdb."""
+    module = sys.modules.get(library)
+    return module if getattr(module, "__name__", "") == library else None
 
 
 def entries() -> list[Any]:
@@ -66,7 +79,7 @@ def entries() -> list[Any]:
         entry
         for library, names in DRIVERS.items()
         for name in names
-        if (entry := getattr(sys.modules.get(library), name, None)) is not None
+        if (entry := getattr(module_of(library), name, None)) is not None
     ]
 
 
@@ -80,12 +93,31 @@ def driver_in(frame: FrameType | None) -> str | None:
     return None
 
 
-def _refusing(watch: Watch, library: str) -> Any:
-    def refuse(*args: Any, **options: Any) -> Any:
-        del args, options
-        watch.refuse(_why(library))
+class _Refusal:
+    """Stands for an entry: a function, or a class, which may have functions that make one."""
 
-    return refuse
+    def __init__(self, watch: Watch, library: str) -> None:
+        self._watch = watch
+        self._library = library
+
+    def __call__(self, *_: Any, **options: Any) -> Any:
+        del options
+        self._watch.refuse(_why(self._library))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._watch.refuse(_why(self._library))
+
+
+def replace_new(kind: type, new: Any, besides: type | None = None) -> None:
+    """Of the classes that are derived from it: these were there before its name was replaced."""
+    derived: list[Any] = type.__subclasses__(kind)
+    for each in derived:
+        if each is not besides:
+            with suppress(TypeError):  # it is written in C
+                each.__new__ = new
+            replace_new(each, new, besides)
 
 
 def _why(library: str) -> str:

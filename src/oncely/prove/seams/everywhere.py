@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any, Final
 
-from oncely.prove.seams import drivers
+from oncely.prove.seams import drivers, psycopg2
 from oncely.prove.seams.file_writes import BY_DESCRIPTOR
 
 _CLOCKS: Final = (
@@ -31,7 +31,7 @@ class Everywhere:
 
     def __init__(self) -> None:
         self._places: list[tuple[dict[str, Any], str, Any]] = []
-        wanted = {id(each): each for each in (*_FUNCTIONS, *drivers.entries())}
+        wanted = {id(each): each for each in (*_FUNCTIONS, *drivers.entries(), *psycopg2.entries())}
         for module in list(sys.modules.values()):
             names = getattr(module, "__dict__", None)
             if isinstance(names, dict) and names is not globals():

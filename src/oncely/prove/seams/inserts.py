@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 _INSERT: Final = re.compile(
-    r"\b(?:insert\s+(?:or\s+\w+\s+)?into|replace\s+into)\s+([\w.\"`\[\]]+)"
+    r"\b(?:insert\s+(?:(?:or\s+)?\w+\s+){0,2}?into|replace\s+into)\s+([\w.\"`\[\]]+)"
     r"(?:\s+as\s+\w+)?\s*(?:\(([^()]*)\))?\s*(?:overriding\s+\w+\s+value\s+)?"
-    r"(values\s*\(|default\s+values|select\b|with\b)?",
+    r"(values\s*\(|default\s+values|select\b|with\b|set\b)?",
     re.IGNORECASE,
 )
+_SET: Final = re.compile(r"(?:,|\bset\b)\s*(`?\w+`?)\s*=", re.IGNORECASE)
 _FILLED_IN: Final = ("null", "default")
 _QUOTES: Final = '"`[]'
 
@@ -26,6 +27,8 @@ def given_columns(statement: str) -> Iterator[str]:
         values = _values(statement, match.end()) if form.startswith("values") else None
         if form.startswith("default"):
             continue
+        if form == "set":  # of MySQL: `insert into t set a = 1, b = 2`
+            names = [_bare(name) for name in _SET.findall(statement, match.start(3))]
         if names is None:
             names = [f"#{at}" for at in range(1, 1 + len(values or range(100)))]
         given = [

@@ -7,8 +7,8 @@ from typing import Final
 
 _SPACE: Final = re.compile(r"\s+")
 _WRITTEN: Final = re.compile(
-    r"(?:\b(?:insert\s+(?:or\s+\w+\s+)?into|replace\s+into|delete\s+from|merge\s+into"
-    r"|update(?:\s+or\s+\w+)?|truncate(?:\s+table)?)|^\s*copy)\s+"
+    r"(?:\b(?:insert\s+(?:(?:or\s+)?\w+\s+){0,2}?into|replace\s+into|delete\s+from|merge\s+into"
+    r"|(?<!key\s)update(?:\s+or\s+\w+|\s+ignore\b)?|truncate(?:\s+table)?)|^\s*copy)\s+"
     r"(?!(?:set|of|nowait|skip|cascade|restrict|no)\b)(?:only\s+)?[\"`\[]?([\w.\"]+)",
     re.IGNORECASE,
 )

@@ -7,51 +7,28 @@ import sys
 from typing import Any, Final
 
 from oncely.prove.copies import Copies
-from oncely.prove.seams.clocks import clock_in
-from oncely.prove.seams.inserts import given_columns
-from oncely.prove.seams.names import begins_one, ends_one, first_words, reads, written_tables
 from oncely.prove.seams.postgres_faults import asocket, awith_fault, cut, with_fault
+from oncely.prove.seams.statements import (
+    follow_transactions,
+    refuse_database,
+    tell_statement,
+    text_of,
+)
 from oncely.prove.watch import Action, Watch, knowing, known
 
 _OF_THE_STORE: Final = ("oncely.store.postgres.engine", "oncely.store.postgres.listen")
-_INHERITED: Final = (
+INHERITED: Final = (
     "a connection to PostgreSQL that was opened before the handler ran is used by it: the child "
     "cannot share it with its parent. Open it in the handler, or in a pool that the handler makes"
 )
 
 
-_writing: set[int] = set()
-"""The connections in whose transaction something was written: others may wait for it."""
-
-
 def install(watch: Watch, copies: Copies) -> None:
-    watch.open_transactions.append(lambda: bool(_writing))
+    follow_transactions(watch)
     if "psycopg" in sys.modules:
         _psycopg(watch, copies)
     if "asyncpg" in sys.modules:
         _asyncpg(watch, copies)
-
-
-def _say(watch: Watch, connection: Any, statement: str, *, in_transaction: bool) -> Action | None:
-    """Before it is sent. What comes back is a fault for the caller to make."""
-    if clock := clock_in(statement):
-        watch.note("clock", "SQL", [clock])
-    for table in written_tables(statement):
-        watch.note("written", table)
-    for given in given_columns(statement):
-        watch.note("given", given)
-    begins, ends = begins_one(statement), ends_one(statement)
-    action = watch.pass_by(
-        "postgres",
-        first_words(statement),
-        repeatable=reads(statement),
-        inside=begins or (in_transaction and not ends),
-    )
-    if ends or action == "fail":
-        _writing.discard(id(connection))
-    elif in_transaction and not reads(statement):
-        _writing.add(id(connection))
-    return action
 
 
 def _psycopg(watch: Watch, copies: Copies) -> None:
@@ -69,17 +46,14 @@ def _psycopg(watch: Watch, copies: Copies) -> None:
     def is_ours(connection: Any) -> bool:
         """Whether it is the store's own, whose operations are told as such."""
         if id(connection) not in ours:
-            watch.refuse(_INHERITED)
+            watch.refuse(INHERITED)
         return ours[id(connection)]
 
     def connect_gen(cls: Any, /, conninfo: str = "", **options: Any) -> Any:
         own = _asked_by_the_store()
         redirected = copies.conninfo(conninfo)
         if redirected is None:
-            watch.refuse(
-                "the handler connects to a PostgreSQL database that is not under proof: give a "
-                "Table of it in world=, so that a copy of it is made"
-            )
+            refuse_database(watch, "PostgreSQL")
         connection = yield from connect(cls, redirected, **options)
         ours[id(connection)] = own
         _kept.append(connection)
@@ -88,15 +62,17 @@ def _psycopg(watch: Watch, copies: Copies) -> None:
     def exec_command(self: Any, text: Any, *args: Any, **options: Any) -> Any:
         action = None
         if not is_ours(self):
-            told = text if isinstance(text, str) else _text(self, text)
+            told = text_of(text, self)
             if not told.lower().startswith(("select", "set ", "deallocate")):
-                action = _say(watch, self, told, in_transaction=_in_transaction(self))
+                action = tell_statement(
+                    watch, "postgres", self, told, in_transaction=_in_transaction(self)
+                )
         return (yield from with_fault(action, self, command(self, text, *args, **options)))
 
     end = handler.end_together
 
     def end_together(connection: Any, *args: Any) -> Any:
-        action = _say(watch, connection, "COMMIT", in_transaction=True)
+        action = tell_statement(watch, "postgres", connection, "COMMIT", in_transaction=True)
         return (yield from with_fault(action, connection, end(connection, *args)))
 
     handler.end_together = end_together  # type: ignore[assignment]
@@ -116,8 +92,10 @@ def _watch_cursor(watch: Watch, cursor_class: Any, name: str, is_ours: Any) -> N
     def watched(self: Any, query: Any, *args: Any, **options: Any) -> Any:
         action = None
         if not is_ours(self._conn):
-            told = _text(self._conn, getattr(query, "query", query))
-            action = _say(watch, self._conn, told, in_transaction=_in_transaction(self._conn))
+            told = text_of(getattr(query, "query", query), self._conn)
+            action = tell_statement(
+                watch, "postgres", self._conn, told, in_transaction=_in_transaction(self._conn)
+            )
         return (yield from with_fault(action, self._conn, real(self, query, *args, **options)))
 
     setattr(cursor_class, name, watched)
@@ -125,13 +103,6 @@ def _watch_cursor(watch: Watch, cursor_class: Any, name: str, is_ours: Any) -> N
 
 def _in_transaction(connection: Any) -> bool:
     return bool(connection.pgconn.transaction_status != 0)  # 0: idle
-
-
-def _text(connection: Any, query: Any) -> str:
-    if isinstance(query, bytes):
-        return query.decode(errors="replace")
-    as_string = getattr(query, "as_string", None)
-    return str(as_string(connection)) if as_string else str(query)
 
 
 def _asked_by_the_store() -> bool:
@@ -156,10 +127,7 @@ def _asyncpg(watch: Watch, copies: Copies) -> None:
         port = addr[1] if isinstance(addr, tuple) else None
         database = copies.database(port, params.database)
         if database is None:
-            watch.refuse(
-                f"the handler connects to the PostgreSQL database {params.database}, which is not "
-                "under proof: give a Table of it in world=, so that a copy of it is made"
-            )
+            refuse_database(watch, "PostgreSQL", params.database)
         with knowing():
             return await connect(addr=addr, params=params._replace(database=database), **options)
 
@@ -180,7 +148,9 @@ def _watch_asyncpg(watch: Watch, connection_class: Any, name: str, before: str =
         action = None
         if not known.get():
             told = f"{before}{query}"
-            action = _say(watch, self, told, in_transaction=self.is_in_transaction())
+            action = tell_statement(
+                watch, "postgres", self, told, in_transaction=self.is_in_transaction()
+            )
         with knowing():
             return await awith_fault(action, self, real(self, query, *args, **options))
 
@@ -206,7 +176,9 @@ def _watch_prepared(watch: Watch, statement_class: Any, name: str) -> None:
 def _say_prepared(watch: Watch, statement: Any) -> Action | None:
     _, connection = _prepared[id(statement)]
     told = statement.get_query()
-    return _say(watch, connection, told, in_transaction=connection.is_in_transaction())
+    return tell_statement(
+        watch, "postgres", connection, told, in_transaction=connection.is_in_transaction()
+    )
 
 
 def _watch_cursors(watch: Watch, connection_class: Any, statement_class: Any) -> None:
@@ -221,7 +193,10 @@ def _watch_cursors(watch: Watch, connection_class: Any, statement_class: Any) ->
         return statement
 
     def watched_cursor(self: Any, query: str, *args: Any, **options: Any) -> Any:
-        if _say(watch, self, query, in_transaction=self.is_in_transaction()) == "fail":
+        if (
+            tell_statement(watch, "postgres", self, query, in_transaction=self.is_in_transaction())
+            == "fail"
+        ):
             cut(asocket(self))
         return cursor(self, query, *args, **options)
 
