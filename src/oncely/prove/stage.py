@@ -51,6 +51,7 @@ _ACTIONS: Final[dict[Fault, Action]] = {
     "refuse": "refuse",
     "lose": "lose",
     "timeout": "timeout",
+    "drop": "drop",
     "outage": "outage",
     "throttle": "throttle",
     "fail": "fail",

@@ -25,15 +25,17 @@ REFUSED: Final = 87
 IMPORTS: Final = 88
 Channel = Literal["store", "sqlite", "postgres", "http", "mail", "redis", "file", "process", "line"]
 Action = Literal[
-    "crash", "pause", "raise", "refuse", "lose", "timeout", "outage", "throttle", "fail", "tear"
+    "crash", "pause", "raise", "refuse", "lose", "timeout", "drop", "outage", "throttle", "fail",
+    "tear",
 ]  # fmt: skip
 _ONLY_AT: Final[dict[Action, tuple[Channel, ...]]] = {
     "refuse": ("http", "mail"),
     "lose": ("http", "mail", "sqlite", "postgres"),
     "timeout": ("http", "mail"),
+    "drop": ("http",),
     "outage": ("http",),
     "throttle": ("http",),
-    "fail": ("sqlite", "postgres"),
+    "fail": ("sqlite", "postgres", "redis"),
     "tear": ("file",),
 }
 """The channels that can make a fault; at others it does not strike."""
