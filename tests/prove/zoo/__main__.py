@@ -5,7 +5,7 @@ import sys
 import time
 
 from tests.prove.zoo.entries import Entry, load
-from tests.prove.zoo.proofs import Proof, prove_entry, servers
+from tests.prove.zoo.proofs import Proof, prove_entry, servers, working_directory
 from tests.scratch import use_memory
 
 
@@ -18,14 +18,19 @@ def main() -> int:
     )
     parser.add_argument("--list", action="store_true", help="name them, and prove none")
     asked = parser.parse_args()
-    entries = load(asked.names)
+    use_memory()
+    with working_directory():
+        return _run(parser, asked.names, lists=asked.list)
+
+
+def _run(parser: argparse.ArgumentParser, names: list[str], *, lists: bool) -> int:
+    entries = load(names)
     if not entries:
-        parser.error(f"no handler has a name that begins with {' or '.join(asked.names)}: --list")
-    if asked.list:
+        parser.error(f"no handler has a name that begins with {' or '.join(names)}: --list")
+    if lists:
         for entry in entries:
             print(f"{entry.name}: {entry.expected}. {entry.why}")
         return 0
-    use_memory()
     with servers(entries):
         wrong = _prove_all(entries)
     print(f"{len(entries) - len(wrong)} of {len(entries)} right")

@@ -48,6 +48,7 @@ class Balance(Base):
 
 
 def make_tables() -> None:
+    engine.dispose()  # its connection is to the file of the entry before
     Base.metadata.create_all(engine)
     with Session(engine) as session:
         session.add(Balance(account="ann", cents=100))
@@ -138,6 +139,7 @@ def outbox_after_commit(order: str) -> None:
 
 def make_two_files() -> None:
     make_tables()
+    archive.dispose()
     with archive.begin() as db:
         db.execute(text("create table archived (id text)"))
 

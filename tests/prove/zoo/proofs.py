@@ -5,8 +5,10 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, chdir, closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -58,20 +60,32 @@ def _redis() -> Iterator[None]:
     yield from serve([program, *options], port, folder)
 
 
+@contextmanager
+def working_directory() -> Iterator[None]:
+    """The same for all entries, for modules that keep its path when they are imported."""
+    with tempfile.TemporaryDirectory(prefix="oncely-zoo-") as folder, chdir(folder):
+        yield
+
+
 def prove_entry(entry: Entry) -> Proof:
-    folder = tempfile.mkdtemp(prefix="oncely-zoo-")
+    """In the working directory, which is empty before it and after it."""
+    if os.listdir():
+        raise RuntimeError(f"{os.getcwd()} is not empty; expected an empty working directory")
     try:
-        with chdir(folder), ExitStack() as stack:
-            report = _prove(entry, folder, stack)
+        with ExitStack() as stack:
+            report = _prove(entry, stack)
     except InvalidInput as error:
         return Proof(entry, ["refused"], str(error))
+    except Exception:
+        return Proof(entry, ["an error of the prover"], traceback.format_exc())
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for path in Path.cwd().iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     found = [report.verdict, *(each.verdict for each in report.violations)]
     return Proof(entry, list(dict.fromkeys(found)), str(report))
 
 
-def _prove(entry: Entry, folder: str, stack: ExitStack) -> Report:
+def _prove(entry: Entry, stack: ExitStack) -> Report:
     world = _world(entry, stack)
     _fill(entry)
     options: dict[str, Any] = {
@@ -81,7 +95,7 @@ def _prove(entry: Entry, folder: str, stack: ExitStack) -> Report:
         **entry.options,
     }
     if entry.job:
-        url = os.environ["SHOP_DATABASE"] if entry.postgres else f"sqlite:///{folder}/jobs.db"
+        url = os.environ["SHOP_DATABASE"] if entry.postgres else "sqlite:///jobs.db"
         app = stack.enter_context(Oncely(url))
         app.migrate()
         app.job("handler", retry=Retry(base=0))(entry.target)

@@ -29,7 +29,7 @@ def read(r: Any, key: str) -> Any:
         case "set":
             return sorted(r.smembers(key))
         case "zset":
-            return r.zrange(key, 0, -1, withscores=True)
+            return dict(r.zrange(key, 0, -1, withscores=True))
         case "stream":
             return [fields for _, fields in r.xrange(key)]
         case _:
@@ -132,9 +132,9 @@ def pop_and_count(order: str) -> None:
         prepare=fill_inbox, **KEYS)  # fmt: skip
 def lmove_and_forget(order: str) -> None:
     with client() as r:
-        while item := r.lmove("shop:inbox", "shop:working", "LEFT", "RIGHT"):
+        while item := r.lmove("shop:inbox", "working", "LEFT", "RIGHT"):
             r.hset("shop:done", item, "1")
-            r.lrem("shop:working", 1, item)
+            r.lrem("working", 1, item)
 
 
 @expect("sound", "What was left in the list of work is done first, and a hash takes it once.",
