@@ -42,6 +42,8 @@ _PATIENCE_SECONDS: Final = 1.5
 """A successor that stands still for so much longer than a clean run takes waits for the paused
 one, in a way that nothing shows."""
 _HUNG_SECONDS: Final = 30.0
+_HUNG_AGAIN_SECONDS: Final = 5.0
+"""A handler that came to no end once is broken, and is not waited for so long again."""
 _RESTING: Final = ("completed", "failed", "cancelled", "in_doubt")
 _ACTIONS: Final[dict[Fault, Action]] = {
     "crash": "crash",
@@ -100,7 +102,7 @@ class Stage:
         self._clean_seconds = 0.0
         self.kind = kind
         self._is_next_fresh = False
-        self._patient = None if shows_output else _HUNG_SECONDS
+        self._patient: float | None = None if shows_output else _HUNG_SECONDS
         try:
             self._observer = self._open(app)
             self._put_in(kind, payload)
@@ -277,6 +279,7 @@ class Stage:
                 self._deliver_until_rest(deliveries)
         except Hung:
             hung = True
+            self._patient = _HUNG_AGAIN_SECONDS
         finally:
             for child in deliveries:
                 child.kill()
