@@ -1,6 +1,19 @@
 """Handlers with SQLAlchemy, on SQLite."""
 
-from sqlalchemy import ForeignKey, create_engine, func, insert, select, text, update
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    ForeignKey,
+    NullPool,
+    create_engine,
+    event,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
@@ -9,6 +22,18 @@ from tests.prove.zoo.entries import expect
 
 engine = create_engine("sqlite:///shop.db")
 archive = create_engine("sqlite:///archive.db")
+unpooled = create_engine("sqlite:///shop.db", poolclass=NullPool)
+beginning = create_engine("sqlite:///shop.db", poolclass=NullPool)
+
+
+@event.listens_for(beginning, "connect")
+def leave_transactions_alone(connection: Any, _: Any) -> None:
+    connection.isolation_level = None
+
+
+@event.listens_for(beginning, "begin")
+def begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 class Base(DeclarativeBase):
@@ -65,7 +90,11 @@ def add_a_line(order: str) -> None:
         session.commit()
 
 
-@expect("sound", "Order and lines are flushed twice, and committed once.", prepare=make_tables)
+# Sound was expected at first. But a COMMIT that SQLite refuses, because another one reads, leaves
+# the transaction open, and SQLAlchemy puts the connection into its pool as it is. The repeat gets
+# that connection, and takes its own row for that of another: without the prover it is the same.
+@expect("lost", "A commit that is refused leaves its row, which is taken for a duplicate.",
+        prepare=make_tables)  # fmt: skip
 def flush_twice(order: str) -> None:
     with Session(engine) as session:
         session.add(Order(id=order))
@@ -85,9 +114,22 @@ def merge_order(order: str) -> None:
         session.merge(Order(id=order, state="paid"))
 
 
-@expect("sound", "The savepoint refuses the duplicate, and it returns.", prepare=make_tables)
+# Sound was expected at first. But sqlite3 begins no transaction before a SAVEPOINT, so that its
+# RELEASE commits the mark, as the documentation of SQLAlchemy says.
+@expect("lost", "On SQLite the savepoint is a transaction of its own.", prepare=make_tables)
 def nested_mark(order: str) -> None:
     with Session(engine) as session, session.begin():
+        try:
+            with session.begin_nested():
+                session.add(Processed(id=order))
+        except IntegrityError:
+            return
+        session.execute(update(Balance).values(cents=Balance.cents - 10))
+
+
+@expect("sound", "The transaction begins before the savepoint.", prepare=make_tables)
+def nested_mark_in_transaction(order: str) -> None:
+    with Session(beginning) as session, session.begin():
         try:
             with session.begin_nested():
                 session.add(Processed(id=order))
@@ -115,9 +157,22 @@ def read_modify_write(order: str) -> None:
         session.commit()
 
 
-@expect("sound", "The order and its event are in one transaction.", prepare=make_tables)
+# Sound was expected at first: see `flush_twice`.
+@expect("lost", "A commit that is refused leaves its row, which is taken for a duplicate.",
+        prepare=make_tables)  # fmt: skip
 def outbox(order: str) -> None:
     with Session(engine) as session:
+        try:
+            session.add(Order(id=order))
+            session.add(Event(order_id=order))
+            session.commit()
+        except IntegrityError:
+            session.rollback()
+
+
+@expect("sound", "Without a pool nothing is left of a commit that is refused.", prepare=make_tables)
+def outbox_without_pool(order: str) -> None:
+    with Session(unpooled) as session:
         try:
             session.add(Order(id=order))
             session.add(Event(order_id=order))

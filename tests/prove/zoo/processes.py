@@ -60,15 +60,20 @@ TASKS: list[asyncio.Task[None]] = []
 @expect("unobserved", "The thread takes orders from a queue, and lives on.", schema=PAYMENTS)
 def thread_left_alive(order: str) -> None:
     orders: queue.Queue[str] = queue.Queue()
+    errors: queue.Queue[Exception | None] = queue.Queue()
 
     def work() -> None:
         while True:
-            pay(orders.get())
-            orders.task_done()
+            try:
+                pay(orders.get())
+                errors.put(None)
+            except Exception as error:
+                errors.put(error)
 
     threading.Thread(target=work, daemon=True).start()
     orders.put(order)
-    orders.join()
+    if (error := errors.get()) is not None:
+        raise error
 
 
 @expect("sound", "The thread is joined, and the row has a key.", schema=PAYMENTS)
