@@ -16,6 +16,7 @@ BROKEN = ("lost", "doubled", "diverged", "stuck")
 SUBJECTS = (
     "sqlite", "transactions", "memory", "alchemy", "postgres", "django", "redis", "http",
     "services", "mail", "files", "folders", "processes", "queues", "web", "jobs",
+    "workflows",
 )  # fmt: skip
 
 
