@@ -59,6 +59,7 @@ TASKS: list[asyncio.Task[None]] = []
 
 @expect("unobserved", "The thread takes orders from a queue, and lives on.", schema=PAYMENTS)
 def thread_left_alive(order: str) -> None:
+    # At first a payment that failed ended the thread, and the handler waited for ever: stuck.
     orders: queue.Queue[str] = queue.Queue()
     errors: queue.Queue[Exception | None] = queue.Queue()
 

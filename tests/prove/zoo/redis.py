@@ -15,7 +15,8 @@ def client() -> Any:
 
 
 def shop() -> dict[str, Any]:
-    """What counts: the keys that begin with shop:, and not the marks."""
+    """What counts: the keys that begin with shop:, and not the marks. The list of work of
+    `lmove_and_forget` counted at first, and what was left there made it diverged, not lost."""
     with client() as r:
         return {key: read(r, key) for key in sorted(r.scan_iter("shop:*"))}
 
@@ -28,7 +29,7 @@ def read(r: Any, key: str) -> Any:
             return r.lrange(key, 0, -1)
         case "set":
             return sorted(r.smembers(key))
-        case "zset":
+        case "zset":  # as a list of pairs a score was no number to the prover: diverged
             return dict(r.zrange(key, 0, -1, withscores=True))
         case "stream":
             return [fields for _, fields in r.xrange(key)]
