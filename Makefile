@@ -70,7 +70,7 @@ flaky: services ## every test N=9 times, under one hardship after another
 	$(BIN)/python -m tests.flaky $(N) $(ARGS)
 
 # What takes too long for every run: kills and stops in larger numbers, all schedules of a proof
-# where one is the subject, and all planted bugs.
+# where one is the subject, all planted bugs, and all handlers whose verdict is known.
 TIMES ?= 5
 TORTURES := tests/crash/test_killed_workers.py tests/crash/test_killed_publishers.py \
 	tests/crash/test_server_stops_under_workers.py tests/crash/test_effect_crashes.py \
@@ -79,7 +79,7 @@ TORTURES := tests/crash/test_killed_workers.py tests/crash/test_killed_publisher
 	tests/surface/http/test_crashes.py tests/surface/http/test_fuzz.py \
 	tests/surface/http/test_wire_fuzz.py $(addprefix tests/prove/test_, honest.py harmless.py \
 		file_writes.py clocks.py mail.py targets.py)
-torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
+torture: $(DEV) ## the crash tests TIMES=5 over, every planted bug, every handler of the zoo
 	@failed=; number=0; \
 	for file in $(TORTURES); do \
 		number=$$((number + 1)); \
@@ -87,6 +87,7 @@ torture: $(DEV) ## the crash tests TIMES=5 over, and every planted bug
 		ONCELY_TORTURE=$(TIMES) $(BIN)/pytest -s -q --timeout 3600 $$file || failed="$$failed $$file"; \
 	done; \
 	$(BIN)/python -m tests.planted || failed="$$failed tests.planted"; \
+	$(BIN)/python -m tests.prove.zoo || failed="$$failed tests.prove.zoo"; \
 	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 # Every peer with an environment of its own, under .bench; Node's need npm, some need redis-server.

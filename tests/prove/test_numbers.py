@@ -31,6 +31,10 @@ from oncely.prove.world import counted
         ({}, {"ann": 1, "bob": 2}, {"ann": 2, "bob": 1}, "diverged"),
         ({}, {"ann": 1}, {"bob": 1}, "diverged"),
         ([], [1], [2], "diverged"),
+        ([], [{"id": "ann", "n": 5}], [{"id": "ann", "n": 10}], "doubled"),
+        ([], [{"id": "ann", "n": 5}], [{"id": "ann", "n": 4}], "diverged"),
+        ({}, {"events": ["paid"]}, {"events": ["paid", "paid"]}, "doubled"),
+        ({}, {"events": ["paid", "sent"]}, {"events": ["paid"]}, "lost"),
         ({"ann": 1}, {"ann": 1}, {"ann": 1}, "sound"),
     ],
 )

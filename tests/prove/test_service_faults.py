@@ -67,6 +67,23 @@ def test_a_service_that_is_busy(service: Downstream) -> None:
     assert "`Retry-After` defers the job" in report.violations[0].advice
 
 
+@pytest.mark.parametrize("library", ["urllib", "httpx"])
+def test_a_request_that_does_not_arrive(service: Downstream, library: str) -> None:
+    def takes_a_timeout_for_success(who: str) -> None:
+        try:
+            if library == "urllib":
+                post(service.url, who)
+            else:
+                httpx.post(service.url, content=who, headers={"Idempotency-Key": who})
+        except (TimeoutError, httpx.TimeoutException):
+            pass
+
+    report = shown(takes_a_timeout_for_success, service, schedule="drop@1")
+    assert report.verdict == "lost", str(report)
+    assert "it does not arrive, and the caller times out" in str(report)
+    assert "took the time-out for success" in report.violations[0].advice
+
+
 def test_a_handler_that_lets_the_exception_out_is_sound(
     service: Downstream, tmp_path: Path
 ) -> None:
@@ -83,7 +100,7 @@ def test_a_handler_that_lets_the_exception_out_is_sound(
         options: Any = {"max_faults": 1, "budget_seconds": math.inf}
         report = prove(app, "pay", "ann", world=[service], **options)
     assert report.verdict == "sound", str(report)
-    assert {"outage@1", "throttle@1"} <= {str(each) for each in report.played}
+    assert {"drop@1", "outage@1", "throttle@1"} <= {str(each) for each in report.played}
     assert report.not_reached == 0
 
 

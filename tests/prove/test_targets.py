@@ -9,7 +9,7 @@ from typing import Any
 import dramatiq
 import pytest
 from dramatiq.brokers.stub import StubBroker
-from fastapi import FastAPI, Header, HTTPException
+from fastapi import BackgroundTasks, FastAPI, Header, HTTPException
 from flask import Flask, request
 from rq.decorators import job as rq_job
 
@@ -111,6 +111,19 @@ def test_a_route_of_fastapi_that_doubles(file: Path) -> None:
 def test_a_client_takes_a_refusal_of_its_repeat_for_an_answer(file: Path) -> None:
     report = proved(fastapi_app(file), "PUT /paid/a", payload={"cents": 5}, file=file, table="paid")
     assert report.verdict == "sound"
+
+
+def test_a_client_that_has_its_answer_does_not_come_again(file: Path) -> None:
+    """What is to be done after the answer is lost if the server ends there."""
+    app = FastAPI()
+
+    @app.put("/paid/{order}")
+    async def pay(order: str, tasks: BackgroundTasks) -> None:
+        tasks.add_task(add, file, "paid", order, 0)
+
+    report = proved(app, "PUT /paid/a", file=file, table="paid", schedule="crash@2")
+    assert [each.name for each in report.boundaries][:3] == ["claim", "settle", "BEGIN"]
+    assert report.verdict == "lost", str(report)
 
 
 def test_the_lifespan_of_an_app_is_run(file: Path) -> None:

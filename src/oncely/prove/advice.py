@@ -61,6 +61,10 @@ _OF_FAULTS: dict[Fault, str] = {
         "The service was away for two requests, and the handler went on as if it had answered. Let "
         "the exception out: the job is retried."
     ),
+    "drop": (
+        "The request never arrived, and the handler took the time-out for success. Let the "
+        "exception out, and send the same key again when the job is retried."
+    ),
     "throttle": (
         "The service was busy, and the handler took that for its answer. Let the exception out: "
         "one with `Retry-After` defers the job, any other is retried."

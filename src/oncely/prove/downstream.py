@@ -129,6 +129,8 @@ class Downstream(LoopbackServer):
             key = request.key if self.keys != "ignored" else None
             if fault == "throttle":
                 return _THROTTLED
+            if fault == "drop":
+                return _UNAVAILABLE  # which its caller does not see: it times out
             if fault == "outage":
                 self._refusals_left = 2
             if self._refusals_left:

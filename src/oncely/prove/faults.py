@@ -68,9 +68,9 @@ def of_databases(boundaries: Sequence[Boundary]) -> Iterator[Schedule]:
 
 
 def of_services(boundaries: Sequence[Boundary]) -> Iterator[Schedule]:
-    """What a service in trouble answers, beside a single refusal."""
+    """A service that cannot be reached, and one in trouble, beside a single refusal."""
     requests = [each for each in boundaries if takes_request_fault(each) and each.channel == "http"]
-    for fault in ("outage", "throttle"):
+    for fault in ("drop", "outage", "throttle"):
         yield from at(fault, _once_for_each_line(requests))
 
 
@@ -98,6 +98,8 @@ def at(fault: Fault, boundaries: Iterable[Boundary]) -> Iterator[Schedule]:
 
 
 def _can_fail(boundary: Boundary) -> bool:
+    if boundary.channel == "redis":
+        return True
     if boundary.channel not in _SQL or begins_one(boundary.name):
         return False
     return commits(boundary.name) or not ends_one(boundary.name)
@@ -105,7 +107,12 @@ def _can_fail(boundary: Boundary) -> bool:
 
 def _commits(boundary: Boundary) -> bool:
     """A commit, or a statement that is a transaction of its own."""
-    return _can_fail(boundary) and not boundary.inside and not boundary.repeatable
+    return (
+        boundary.channel in _SQL
+        and _can_fail(boundary)
+        and not boundary.inside
+        and not boundary.repeatable
+    )
 
 
 def _once_for_each_line(boundaries: Iterable[Boundary]) -> Iterator[Boundary]:

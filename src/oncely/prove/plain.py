@@ -114,7 +114,7 @@ def task_name(target: Any) -> str:
 
 def _handler_of(target: Any, title: str, given: Arguments, app: Oncely) -> Callable[..., Any]:
     if is_web_app(target):
-        return web_handler(target, title, given.headers)
+        return web_handler(target, title, given.headers, app)
     return as_handler(target, given, app)
 
 

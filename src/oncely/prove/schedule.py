@@ -10,8 +10,8 @@ import msgspec
 from oncely.model.errors import InvalidInput
 
 Fault = Literal[
-    "crash", "late", "zombie", "overlap", "refuse", "lose", "timeout", "outage", "throttle", "fail",
-    "tear", "fresh", "raise",
+    "crash", "late", "zombie", "overlap", "refuse", "lose", "timeout", "drop", "outage", "throttle",
+    "fail", "tear", "fresh", "raise",
 ]  # fmt: skip
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 _MOVE: Final = re.compile(rf"({'|'.join(FAULTS)})@(\d+)")
@@ -48,6 +48,7 @@ _WORDS: Final[dict[Fault, str]] = {
     "refuse": "the other side answers 503",
     "lose": "the other side does it, and its answer is lost",
     "timeout": "the other side does it, and the caller times out",
+    "drop": "the request does not arrive, and the caller times out",
     "outage": "the other side answers 503 twice",
     "throttle": "the other side answers 429",
     "fail": "the statement fails",

@@ -43,6 +43,8 @@ _DELIVERIES: Final = 25
 _PATIENCE_SECONDS: Final = 1.5
 """A successor that stands still for so much longer than a clean run takes waits for the paused
 one, in a way that nothing shows."""
+_HUNG_AGAIN_SECONDS: Final = 5.0
+"""A handler that came to no end once is broken, and is not waited for so long again."""
 _RESTING: Final = ("completed", "failed", "cancelled", "in_doubt")
 _ACTIONS: Final[dict[Fault, Action]] = {
     "crash": "crash",
@@ -52,6 +54,7 @@ _ACTIONS: Final[dict[Fault, Action]] = {
     "refuse": "refuse",
     "lose": "lose",
     "timeout": "timeout",
+    "drop": "drop",
     "outage": "outage",
     "throttle": "throttle",
     "fail": "fail",
@@ -100,6 +103,7 @@ class Stage:
         self._clean_seconds = 0.0
         self.kind = kind
         self._is_next_fresh = False
+        self._hung_seconds = processes.HUNG_SECONDS
         try:
             self._observer = self._open(app)
             self._put_in(kind, payload)
@@ -279,6 +283,7 @@ class Stage:
                 self._deliver_until_rest(deliveries)
         except Hung as error:
             hung = str(error)
+            self._hung_seconds = _HUNG_AGAIN_SECONDS
         finally:
             for child in deliveries:
                 child.kill()
@@ -370,7 +375,7 @@ class Stage:
     def _wait(self, child: Child, deliveries: list[Child]) -> str:
         self._job = None
         try:
-            end = child.wait(processes.HUNG_SECONDS)
+            end = child.wait(self._hung_seconds)
         except InvalidInput as error:
             if not child.is_fresh:
                 raise

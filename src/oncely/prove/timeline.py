@@ -21,6 +21,7 @@ _STRUCK: Final[dict[Fault, str]] = {
     "refuse": "✗ 503, nothing done",
     "lose": "✗ done, and the answer is lost",
     "timeout": "✗ done, and the caller times out",
+    "drop": "✗ it does not arrive, and the caller times out",
     "outage": "✗ 503, nothing done, and again for the next request",
     "throttle": "✗ 429 with Retry-After, nothing done",
     "fail": "✗ the statement fails, nothing done",

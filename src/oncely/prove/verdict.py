@@ -65,13 +65,16 @@ def _kind(before: Counter[str], wanted: Counter[str], found: Counter[str]) -> Ve
 
 
 def _of_change(before: Counter[str], missing: Counter[str], extra: Counter[str]) -> Verdict:
-    """A row that was changed, and not added: a number that moved twice as far was changed twice."""
+    """A number in a row that moved twice as far was changed twice. In a row that was not there
+    before, as an upsert adds it, the number began at 0."""
     if missing.total() != 1 or extra.total() != 1:
         return "diverged"
     wanted, found = _fields(next(iter(missing))), _fields(next(iter(extra)))
-    for line in before:
-        start = _fields(line)
-        if start is None or wanted is None or found is None or start.keys() != wanted.keys():
+    if wanted is None or found is None or wanted.keys() != found.keys():
+        return "diverged"
+    added = {name: value if found[name] == value else 0 for name, value in wanted.items()}
+    for start in (*map(_fields, before), added):
+        if start is None or start.keys() != wanted.keys():
             continue
         moved = {name for name in start if start[name] != wanted[name]}
         if not moved or any(start[name] != found.get(name) for name in start.keys() - moved):

@@ -27,15 +27,17 @@ Channel = Literal[
     "store", "sqlite", "postgres", "mysql", "http", "mail", "redis", "file", "process", "line"
 ]  # fmt: skip
 Action = Literal[
-    "crash", "pause", "raise", "refuse", "lose", "timeout", "outage", "throttle", "fail", "tear"
+    "crash", "pause", "raise", "refuse", "lose", "timeout", "drop", "outage", "throttle", "fail",
+    "tear",
 ]  # fmt: skip
 _ONLY_AT: Final[dict[Action, tuple[Channel, ...]]] = {
     "refuse": ("http", "mail"),
     "lose": ("http", "mail", "sqlite", "postgres", "mysql"),
     "timeout": ("http", "mail"),
+    "drop": ("http",),
     "outage": ("http",),
     "throttle": ("http",),
-    "fail": ("sqlite", "postgres", "mysql"),
+    "fail": ("sqlite", "postgres", "mysql", "redis"),
     "tear": ("file",),
 }
 """The channels that can make a fault; at others it does not strike."""

@@ -16,7 +16,9 @@ import msgspec
 
 from oncely.flow.context import Context
 from oncely.model.errors import InvalidInput
-from oncely.model.outcome import Nack
+from oncely.model.outcome import Nack, Rest
+from oncely.store.deliver import settle, settlement
+from oncely.surface.app import Oncely
 
 _REQUEST: Final = re.compile(r"([A-Z]+) (/\S*)")
 _COME_AGAIN: Final = (408, 425, 429)
@@ -59,7 +61,9 @@ def _parameters(target: Any) -> list[str]:
         return []
 
 
-def web_handler(app: Any, text: str, headers: Mapping[str, str]) -> Callable[..., Any]:
+def web_handler(
+    app: Any, text: str, headers: Mapping[str, str], queue: Oncely
+) -> Callable[..., Any]:
     """A handler whose payload is the body. A client comes again after a crash, an exception and an
     answer that says so (5xx, 408, 425, 429); any other answer to a repeat is its last one."""
     match = _REQUEST.fullmatch(text)
@@ -70,7 +74,15 @@ def web_handler(app: Any, text: str, headers: Mapping[str, str]) -> Callable[...
     if is_asgi(app):
 
         async def through_asgi(ctx: Context, payload: Any) -> None:
-            _judge(ctx, text, *await _ask_asgi(app, request, payload))
+            def answered(status: int) -> None:
+                """The client has what it asked for, and does not come again, whatever becomes of
+                the work that the app does after that."""
+                if status < 400:
+                    done = settlement(ctx.claimed, Rest("completed", result="null"))
+                    if not queue._engine.run(lambda _: settle([done]), "transaction"):
+                        ctx.completion.begun = ctx.completion.confirmed = True
+
+            _judge(ctx, text, *await _ask_asgi(app, request, payload, answered))
 
         return through_asgi
 
@@ -90,7 +102,9 @@ def _judge(ctx: Context, text: str, status: int, body: bytes) -> None:
         raise Nack(answer, retryable=False)
 
 
-async def _ask_asgi(app: Any, request: WebRequest, payload: Any) -> tuple[int, bytes]:
+async def _ask_asgi(
+    app: Any, request: WebRequest, payload: Any, tell_answered: Callable[[int], None]
+) -> tuple[int, bytes]:
     headers, body = request.with_payload(payload)
     status, parts, answered = 0, [], asyncio.Event()
     incoming = [{"type": "http.request", "body": body, "more_body": False}]
@@ -109,6 +123,7 @@ async def _ask_asgi(app: Any, request: WebRequest, payload: Any) -> tuple[int, b
             parts.append(message.get("body", b""))
             if not message.get("more_body", False):
                 answered.set()
+                tell_answered(status)
 
     async with _lifespan(app) as state:
         scope = {

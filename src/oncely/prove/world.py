@@ -181,10 +181,13 @@ def counted(value: Any) -> Counter[str]:
 
 
 def _named_lines(value: dict[Any, Any]) -> Iterator[str]:
-    """With a line for each value inside, so that a number there is judged as one."""
+    """With a line for each value inside, so that a number there is judged as one, and a value that
+    is twice in a list is seen to be there twice."""
     for name, each in value.items():
         if isinstance(each, dict) and each:
             yield from (f"{name}: {line}" for line in _named_lines(each))
+        elif isinstance(each, list | tuple | set | frozenset) and each:
+            yield from (f"{name}: {_line(one)}" for one in each)
         else:
             yield f"{name}: {_line(each)}"
 

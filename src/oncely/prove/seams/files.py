@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import os
 import sys
-from contextlib import nullcontext
 from typing import Any, Final
 
 from oncely.prove.copies import Copies
@@ -37,17 +36,34 @@ def _watch_open(watch: Watch, copies: Copies, writes: FileWrites) -> None:
         if not of_the_user(file):
             return real(file, mode, *args, **options)
         path = os.fsdecode(file)
-        # An opener may open something else, and makes its own events.
-        opener = options.get("opener") or (args[5] if len(args) > 5 else None)
+        if len(args) > 5:
+            args, options = args[:5], {**options, "opener": args[5]}
+        opener = options.get("opener")
         if opener is None:
             copies.files.save_content(path)
             watch.pass_by("file", f"open {path} to write")
-        with knowing() if opener is None else nullcontext():
+        else:
+            options["opener"] = _unknowing(opener)
+        with knowing():
             opened = real(file, mode, *args, **options)
-        writes.follow_file(opened, path)
+        writes.follow_file(opened, path if opener is None else plain_file(opened.fileno()) or path)
         return opened
 
     copies.everywhere.replace(real, watched_open)
+
+
+def _unknowing(opener: Any) -> Any:
+    """An opener may open something else than it was given, as that of a temporary file does: that
+    is seen by itself."""
+
+    def watched_opener(path: Any, flags: int) -> Any:
+        token = known.set(False)
+        try:
+            return opener(path, flags)
+        finally:
+            known.reset(token)
+
+    return watched_opener
 
 
 def _watch_os(watch: Watch, copies: Copies, writes: FileWrites) -> None:

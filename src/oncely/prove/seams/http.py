@@ -16,8 +16,9 @@ from oncely.prove.watch import Action, Watch, knowing
 
 BY_HTTP: Final = "http"
 FAULT_HEADER: Final = "Oncely-Prove-Fault"
-TOLD: Final = ("refuse", "lose", "timeout", "outage", "throttle")
+TOLD: Final = ("refuse", "lose", "timeout", "drop", "outage", "throttle")
 """The faults that the other side takes part in."""
+_TIMES_OUT: Final = ("timeout", "drop")
 _READS: Final = ("GET", "HEAD", "OPTIONS")
 
 
@@ -49,6 +50,11 @@ def _meet(watch: Watch, method: str, host: str, path: str) -> Action | None:
     return watch.pass_by("http", f"{method} http://{host}{path}", judged=judged, repeatable=reading)
 
 
+def _tell_answer(watch: Watch, fault: Action | None, status: int) -> None:
+    if fault != "drop":
+        watch.tell_answer(status)
+
+
 def _http_client(watch: Watch) -> None:
     connection: Any = http.client.HTTPConnection
     putrequest, getresponse = connection.putrequest, connection.getresponse
@@ -63,8 +69,9 @@ def _http_client(watch: Watch) -> None:
 
     def watched_getresponse(self: Any, *args: Any, **options: Any) -> Any:
         answer = getresponse(self, *args, **options)
-        watch.tell_answer(answer.status)
-        if getattr(self, "_oncely_fault", None) == "timeout":
+        fault = getattr(self, "_oncely_fault", None)
+        _tell_answer(watch, fault, answer.status)
+        if fault in _TIMES_OUT:
             self._oncely_fault = None
             answer.close()
             self.close()
@@ -91,8 +98,8 @@ def _httpcore(watch: Watch, name: str) -> None:
         return fault
 
     def after(fault: Action | None, answer: Any) -> None:
-        watch.tell_answer(answer.status)
-        if fault == "timeout":
+        _tell_answer(watch, fault, answer.status)
+        if fault in _TIMES_OUT:
             raise core.ReadTimeout("timed out")
 
     pool, async_pool = core.ConnectionPool, core.AsyncConnectionPool
@@ -130,8 +137,8 @@ def _aiohttp(watch: Watch) -> None:
             options["headers"] = {**(options.get("headers") or {}), FAULT_HEADER: fault}
         with knowing():
             answer = await request(self, method, url, **options)
-        watch.tell_answer(answer.status)
-        if fault == "timeout":
+        _tell_answer(watch, fault, answer.status)
+        if fault in _TIMES_OUT:
             answer.close()
             raise aiohttp.ServerTimeoutError("timed out")
         return answer

@@ -177,7 +177,8 @@ def _args(command: Any) -> tuple[Any, ...]:
 def _meet(watch: Watch, args: tuple[Any, ...]) -> None:
     name = _text(args[0]).upper()
     told = " ".join(_text(arg) for arg in args[:6])
-    watch.pass_by("redis", told[:60], repeatable=name in _READS)
+    if watch.pass_by("redis", told[:60], repeatable=name in _READS) == "fail":
+        raise sys.modules["redis"].ConnectionError("Connection closed by server.")
 
 
 def _place(pool: Any) -> RedisPlace:

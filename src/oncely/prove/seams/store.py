@@ -73,6 +73,8 @@ def _watch(watch: Watch, engine: Any) -> None:
 
 
 def _told(name: str, arguments: dict[str, Any]) -> str:
+    if name == "settle":
+        return name
     if name == "swap":
         return "settle" if arguments.get("leases") else "claim"
     if name == "exchange":
