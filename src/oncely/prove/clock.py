@@ -66,7 +66,7 @@ def let_pass_on_sqlite(path: str, seconds: float) -> None:
     with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
         moments = [row for row in db.execute(_SQLITE_COLUMNS) if _is_moment(row[1])]
         if moments:
-            db.executescript(f"begin immediate; {_moves(moments, by)}; commit")
+            db.executescript("; ".join(["begin immediate", *_moves(moments, by), "commit"]))
 
 
 def let_pass_on_postgres(conninfo: str, schema: str, seconds: float) -> None:
@@ -80,7 +80,7 @@ def move_on_postgres(server: Any, schema: str, seconds: float) -> None:
     by = f"interval '{round(seconds * 1_000_000)} microseconds'"
     moments = server.execute(_POSTGRES_COLUMNS, (schema,)).fetchall()
     if moments:
-        text = f"set local lock_timeout = '10s'; {_moves(moments, by)}"
+        text = "; ".join(["set local lock_timeout = '10s'", *_moves(moments, by)])
         server.execute(text.encode())  # one transaction, because it is one message
 
 
@@ -91,19 +91,19 @@ def let_pass_on_mysql(run: Any, database: str, seconds: float) -> None:
         database,
     )
     by = f"interval {round(seconds * 1_000_000)} microsecond"
-    for table in {table for table, _ in columns}:
-        own = [name for found, name in columns if found == table and _is_moment(name)]
-        _move(run, f"`{database}`.`{table}`", own, by)
+    moments = sorted((f"`{database}`.`{table}`", name) for table, name in columns)
+    for statement in _moves([each for each in moments if _is_moment(each[1])], by):
+        run(statement)
 
 
 def _is_moment(column: str) -> bool:
     return column in _MOMENTS or (column.endswith(_ENDINGS) and column != "applied_at")
 
 
-def _moves(moments: Iterable[tuple[str, str]], by: str) -> str:
+def _moves(moments: Iterable[tuple[str, str]], by: str) -> list[str]:
     """Given tables and columns, in the order of the tables."""
     statements = []
     for table, columns in groupby(moments, key=lambda each: each[0]):
         moved = ", ".join(f"{column} = {column} - {by}" for _, column in columns)
         statements.append(f"update {table} set {moved}")
-    return "; ".join(statements)
+    return statements

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 
 import msgspec
 
 from oncely.model.errors import InvalidInput
+from oncely.prove.watch import Act, Action
 
 Fault = Literal[
     "crash", "late", "zombie", "overlap", "refuse", "lose", "timeout", "drop", "outage", "throttle",
@@ -15,6 +16,12 @@ Fault = Literal[
 ]  # fmt: skip
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 _MOVE: Final = re.compile(rf"({'|'.join(FAULTS)})@(\d+)")
+_ACTIONS: Final[dict[Fault, Action]] = {
+    "late": "crash",
+    "fresh": "crash",
+    "zombie": "pause",
+    "overlap": "pause",
+}
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -25,6 +32,11 @@ class Move(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.fault}@{self.at}"
+
+    @property
+    def act(self) -> Act:
+        """What happens in the process of the delivery. The rest happens around it."""
+        return Act(_ACTIONS.get(self.fault) or cast("Action", self.fault), self.at)
 
 
 class Schedule(msgspec.Struct, frozen=True):

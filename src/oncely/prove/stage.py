@@ -26,9 +26,9 @@ from oncely.prove.job_values import Place, as_lines
 from oncely.prove.mailbox import Mailbox
 from oncely.prove.play import BeginAnew, Hung, NotFresh, Play
 from oncely.prove.readers import Readers
-from oncely.prove.schedule import Fault, Move, Schedule
+from oncely.prove.schedule import Move, Schedule
 from oncely.prove.seams.everywhere import Everywhere
-from oncely.prove.watch import Act, Action, Hosts
+from oncely.prove.watch import Act, Hosts
 from oncely.prove.world import Snapshot, Snapshots, Table, WorldItem, counted, labels
 from oncely.store.deliver import reclaim
 from oncely.store.postgres.engine import PostgresEngine
@@ -46,22 +46,6 @@ one, in a way that nothing shows."""
 _HUNG_AGAIN_SECONDS: Final = 5.0
 """A handler that came to no end once is broken, and is not waited for so long again."""
 _RESTING: Final = ("completed", "failed", "cancelled", "in_doubt")
-_ACTIONS: Final[dict[Fault, Action]] = {
-    "crash": "crash",
-    "late": "crash",
-    "zombie": "pause",
-    "overlap": "pause",
-    "refuse": "refuse",
-    "lose": "lose",
-    "timeout": "timeout",
-    "drop": "drop",
-    "outage": "outage",
-    "throttle": "throttle",
-    "fail": "fail",
-    "tear": "tear",
-    "fresh": "crash",
-    "raise": "raise",
-}
 
 
 class Stage:
@@ -311,7 +295,7 @@ class Stage:
         """One delivery with its fault, and the time after it; whether the fault struck. `inner` is
         the fault of the successor, while this one is paused."""
         self._make_due()
-        child = self._start(Act(_ACTIONS[move.fault], move.at), deliveries)
+        child = self._start(move.act, deliveries)
         end = self._wait(child, deliveries)
         if end == "paused":
             self.let_pass(_PAUSE_SECONDS)
@@ -326,7 +310,7 @@ class Stage:
     def _succeed(self, paused: Child, inner: Move | None, deliveries: list[Child]) -> bool:
         """The successor runs to its end while the first one stands still; then that goes on."""
         self._take_back()
-        act = None if inner is None else Act(_ACTIONS[inner.fault], inner.at)
+        act = None if inner is None else inner.act
         child = self._start(act, deliveries)
         patience = _PATIENCE_SECONDS + 2 * self._clean_seconds
         databases = self.ground.copies.databases

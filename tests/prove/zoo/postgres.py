@@ -200,8 +200,8 @@ def take_then_work(order: str) -> None:
             db.execute("update tasks set state = 'done' where id = %s", row)
 
 
-@expect("refused", "PyMySQL is not watched, so that it is refused.")
+@expect("refused", "No database of MySQL is in the world: the proof would write to the original.")
 def by_pymysql(order: str) -> None:
-    import pymysql  # type: ignore[import-untyped]
+    import pymysql
 
     pymysql.connect(host="127.0.0.1", user="shop", database="shop").close()
