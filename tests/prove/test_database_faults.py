@@ -125,6 +125,7 @@ INSERTS = {
     "sqlite3 autocommit": 1,
     "psycopg autocommit": 1,
     "alchemy on psycopg": 11,
+    "alchemy on psycopg2": 11,
     "alchemy on asyncpg": 8,
 }
 """The boundary at which it inserts, if it is not the one after BEGIN."""
