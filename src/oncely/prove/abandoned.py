@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,8 @@ FOLDER: Final = "oncely-prove-"
 """How the name of the folder of a proof begins."""
 PARTS: Final = ("first", "now", "files", "open", "databases", "redis")
 _LOCK: Final = "lock"
+_GONE_SECONDS: Final = 7 * 86_400.0
+"""A server that has not answered for so long is taken for gone, with all that was on it."""
 
 
 class CopiedDatabase(msgspec.Struct, frozen=True):
@@ -49,6 +52,17 @@ def make_folder(place: Path | None) -> tuple[Path, int]:
     return folder, lock
 
 
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """For files of the proof itself. If it is killed, the next proof removes them."""
+    folder, lock = make_folder(None)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
 def put_back(places: Iterable[Path]) -> None:
     """What the proofs have left whose process is gone."""
     for folder in _folders(places):
@@ -56,9 +70,11 @@ def put_back(places: Iterable[Path]) -> None:
             if is_abandoned:
                 processes.end_all(folder)
                 SavedFiles(folder / "files", folder).restore()
-                redis_keys.restore_from(folder / "redis")
-                _drop_databases(folder)
-                shutil.rmtree(folder, ignore_errors=True)
+                # Once: by the next time the user may have changed them.
+                shutil.rmtree(folder / "files", ignore_errors=True)
+                has_keys = redis_keys.restore_from(folder / "redis")
+                if (_drop_databases(folder) and has_keys) or _is_old(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _folders(places: Iterable[Path]) -> Iterator[Path]:
@@ -88,19 +104,34 @@ def _locked(folder: Path) -> Iterator[bool]:
         os.close(lock)
 
 
-def _drop_databases(folder: Path) -> None:
+def _is_old(folder: Path) -> bool:
+    return time.time() - folder.stat().st_mtime > _GONE_SECONDS
+
+
+def _drop_databases(folder: Path) -> bool:
+    """False if a server does not answer: its copies are still recorded."""
+    is_done = True
     for record in (folder / "databases").glob("*.json"):
         copied = msgspec.json.decode(record.read_bytes(), type=CopiedDatabase)
         if copied.mysql_user is not None:
             from oncely.prove.mysql_databases import drop_abandoned
 
-            drop_abandoned(copied.conninfo, copied.names, copied.mysql_user)
-            continue
-        import psycopg
+            is_dropped = drop_abandoned(copied.conninfo, copied.names, copied.mysql_user)
+        else:
+            is_dropped = _drop_on_postgres(copied)
+        if is_dropped:
+            record.unlink()
+        is_done = is_done and is_dropped
+    return is_done
 
-        with (
-            suppress(psycopg.Error),
-            psycopg.connect(copied.conninfo, autocommit=True) as server,
-        ):
+
+def _drop_on_postgres(copied: CopiedDatabase) -> bool:
+    import psycopg
+
+    try:
+        with psycopg.connect(copied.conninfo, autocommit=True, connect_timeout=2) as server:
             for name in copied.names:
                 server.execute(f'drop database if exists "{name}" with (force)'.encode())
+    except psycopg.Error:
+        return False
+    return True

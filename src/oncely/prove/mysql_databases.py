@@ -243,9 +243,16 @@ class MysqlDatabase:
                 self.run(f"kill {number}")
 
 
-def drop_abandoned(url: str, names: Iterable[str], user: str) -> None:
-    with suppress(Exception), closing(connect(url, database=None)) as server:
-        drop(lambda text: server.cursor().execute(text), names, user)
+def drop_abandoned(url: str, names: Iterable[str], user: str) -> bool:
+    """False if the server does not answer."""
+    import pymysql
+
+    try:
+        with closing(connect(url, database=None, connect_timeout=2)) as server:
+            drop(lambda text: server.cursor().execute(text), names, user)
+    except pymysql.Error:
+        return False
+    return True
 
 
 def drop(run: Any, names: Iterable[str], user: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -13,6 +12,7 @@ import msgspec
 from oncely.flow.context import Context
 from oncely.model.errors import InvalidInput
 from oncely.model.retry import Retry
+from oncely.prove.abandoned import own_folder
 from oncely.prove.celery_task import celery_handler, is_celery_task
 from oncely.prove.django_project import is_django_task, run_django_task
 from oncely.prove.web import is_request, is_web_app, web_handler
@@ -48,10 +48,7 @@ def as_app(target: Any, kind: str | None, given: Arguments) -> Iterator[Subject]
         yield Subject(target, name, name, is_job=True)
         return
     title = _title_of(target, kind, given)
-    with (
-        tempfile.TemporaryDirectory(prefix="oncely-prove-") as folder,
-        Oncely(f"sqlite:///{folder}/jobs.db") as app,
-    ):
+    with own_folder() as folder, Oncely(f"sqlite:///{folder}/jobs.db") as app:
         handler = _handler_of(target, title, given, app)
         app.job(_KIND, retry=Retry(base=0, jitter=False))(handler)
         yield Subject(app, _KIND, title)

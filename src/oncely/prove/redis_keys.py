@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -60,11 +59,29 @@ class RedisKeys:
 
     def restore(self) -> None:
         for key in self._saved():
-            client = self.client(key.place)
-            if key.dump is None:
-                client.delete(key.name)
+            self._restore(key)
+
+    def _restore(self, key: SavedKey) -> None:
+        client = self.client(key.place)
+        if key.dump is None:
+            client.delete(key.name)
+        else:
+            client.restore(key.name, max(0, key.ttl_ms), key.dump, replace=True)
+
+    def put_back(self) -> bool:
+        """Restore each key once, and forget it. False if a server does not answer: its keys are
+        still recorded."""
+        import redis
+
+        is_done = True
+        for record in self._folder.glob(f"*{_RECORD}"):
+            try:
+                self._restore(_read(record))
+            except redis.RedisError:
+                is_done = False
             else:
-                client.restore(key.name, max(0, key.ttl_ms), key.dump, replace=True)
+                record.unlink()
+        return is_done
 
     def changed(self) -> list[str]:
         """The keys that hold something else by now."""
@@ -94,7 +111,7 @@ class RedisKeys:
 
     def _saved(self) -> Iterator[SavedKey]:
         for record in self._folder.glob(f"*{_RECORD}"):
-            yield msgspec.msgpack.decode(record.read_bytes(), type=SavedKey)
+            yield _read(record)
 
     def client(self, place: RedisPlace) -> Any:
         if place not in self._clients:
@@ -112,10 +129,11 @@ class RedisKeys:
         return self._clients[place]
 
 
-def restore_from(folder: Path) -> None:
-    """The keys that a proof has recorded whose process was killed."""
-    if any(folder.glob(f"*{_RECORD}")):
-        import redis
+def _read(record: Path) -> SavedKey:
+    return msgspec.msgpack.decode(record.read_bytes(), type=SavedKey)
 
-        with suppress(redis.RedisError):  # the server is gone, and its keys with it
-            RedisKeys(folder).close()
+
+def restore_from(folder: Path) -> bool:
+    """The keys that a proof has recorded whose process was killed."""
+    keys = RedisKeys(folder)
+    return not keys.is_used or keys.put_back()
