@@ -260,6 +260,22 @@ def test_a_driver_that_comes_in_late_is_refused(
     assert yard.fingerprint() == before
 
 
+def test_a_driver_that_cannot_be_imported_is_as_if_it_were_not_there(
+    yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are found, and the C library that it needs is not."""
+    (tmp_path / "lmdb.py").write_text("from _lmdb_that_is_not_there import *\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(folder: Path) -> None:
+        try:
+            import lmdb  # noqa: F401
+        except ImportError:
+            (folder / "file").write_text("without it")
+
+    assert yard.prove(write, schedule="crash@1").ok
+
+
 def test_a_connection_from_before_leads_nowhere(yard: Yard, postgres_url: str) -> None:
     """It is one that nothing is known of: a socket with the protocol of PostgreSQL."""
     with psycopg.connect(postgres_url, autocommit=True) as old:

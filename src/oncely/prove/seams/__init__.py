@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from importlib.machinery import PathFinder
 from typing import Any, Final
 
 from oncely.prove.copies import Copies
@@ -73,10 +72,20 @@ class _Late:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
+        self._tried: set[str] = set()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        del target
+        del path, target
         is_watched = name in _LIBRARIES or name in drivers.DRIVERS
-        if is_watched and PathFinder.find_spec(name, path) is not None:
+        if is_watched and name not in self._tried and self._can_be_imported(name):
             self._watch.tell(Note("imports", name))
             os._exit(IMPORTS)
+
+    def _can_be_imported(self, name: str) -> bool:
+        """Not everything that can be found: Python has a `dbm.ndbm` also without its library."""
+        self._tried.add(name)
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            return False
+        return True
