@@ -1,2 +1,2 @@
 -- Only for a schema of the caller's own making.
-drop schema oncely cascade
+drop schema if exists oncely cascade

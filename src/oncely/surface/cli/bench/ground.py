@@ -63,8 +63,8 @@ class Ground(msgspec.Struct, frozen=True):
             return
         made = Store(self.url, f"{self.schema}_{next(self.number)}")
         with made.opened() as app:
-            app.migrate()
             try:
+                app.migrate()
                 yield made
             finally:
                 app._engine.run(lambda _: drop_schema(), "write")
