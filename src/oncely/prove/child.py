@@ -35,29 +35,15 @@ End = Literal["done", "crashed", "paused", "imports"]
 """`imports`: it asked for a library that was not watched, and must be begun anew."""
 
 
-class Child:
-    """A process that delivers; what it told so far."""
+class Delivery:
+    """What a delivery has told so far."""
 
-    def __init__(self, ground: Ground, act: Act | None, fresh: str | None = None) -> None:
-        """`fresh`: the kind, if it is delivered in a fresh interpreter."""
-        self.act = act
-        self.is_fresh = fresh is not None
-        self.messages: list[Message] = []
-        self.began = time.monotonic()
+    def __init__(self, messages: list[Message], began: float) -> None:
+        self.messages = messages
+        self.began = began
         self.went_on = 0.0
         self.resumed_at: int | None = None
         """How many messages had come by then."""
-        self.standstill = ""
-        """What is known of it, if it was given up."""
-        self._buffer = b""
-        self._line, child_line = os.pipe()
-        self._template, self._pid = ground.start(child_line, act, fresh)
-        os.close(child_line)
-        self._code: int | None = None
-
-    @property
-    def process(self) -> int:
-        return self._pid
 
     @property
     def boundaries(self) -> list[Boundary]:
@@ -74,6 +60,29 @@ class Child:
     def _has_told(self, what: str) -> bool:
         return any(isinstance(each, Note) and each.what == what for each in self.messages)
 
+    def kill(self) -> None:
+        """If its process is still there, with all that it has started."""
+
+
+class Child(Delivery):
+    """A delivery by a process of its own."""
+
+    def __init__(self, ground: Ground, act: Act | None, fresh: str | None = None) -> None:
+        """`fresh`: the kind, if it is delivered in a fresh interpreter."""
+        super().__init__([], time.monotonic())
+        self.is_fresh = fresh is not None
+        self.standstill = ""
+        """What is known of it, if it was given up."""
+        self._buffer = b""
+        self._line, child_line = os.pipe()
+        self._template, self._pid = ground.start(child_line, act, fresh)
+        os.close(child_line)
+        self._code: int | None = None
+
+    @property
+    def process(self) -> int:
+        return self._pid
+
     def wait(self, seconds: float, is_blocked: Callable[[], bool] = lambda: False) -> End | None:
         """Until it ends or stops; None if it stands still for `seconds`, or moves and comes to no
         end. A machine that is busy makes it slow, and that is not the same. `is_blocked` is asked
@@ -87,6 +96,7 @@ class Child:
                 self._read_rest()
                 return self._end(self._code)
             if self._stopped:
+                self._read_all()
                 return "paused"
             now = time.monotonic()
             if not has_moved:
@@ -153,13 +163,16 @@ class Child:
     def _read_rest(self) -> None:
         if self._line < 0:
             return
-        os.set_blocking(self._line, False)
-        try:
-            while data := os.read(self._line, 65_536):
-                self._take(data)
-        except BlockingIOError:
-            pass  # a grandchild holds the other end
+        self._read_all()
         self._close_line()
+
+    def _read_all(self) -> None:
+        """What it has told by now. A grandchild may hold the other end, so there may be no end."""
+        while self._line >= 0 and select.select([self._line], [], [], 0)[0]:
+            data = os.read(self._line, 65_536)
+            if not data:
+                return
+            self._take(data)
 
     def _close_line(self) -> None:
         if self._line >= 0:
@@ -184,13 +197,16 @@ class Child:
         return "done"
 
     def resume(self) -> None:
-        self._stopped = False
+        """Past its lease."""
         self.resumed_at = len(self.messages)
         self.went_on = time.monotonic()
+        self.go_on()
+
+    def go_on(self) -> None:
+        self._stopped = False
         os.kill(self._pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """With all that it has started."""
         if self._code is None:
             self._template.kill(self._pid)
             self._code = -signal.SIGKILL

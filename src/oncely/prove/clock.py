@@ -51,7 +51,15 @@ class Clock:
         return self._shared[8] == 1
 
     def reset(self) -> None:
-        self._shared[:16] = bytes(16)
+        self.saved = bytes(16)
+
+    @property
+    def saved(self) -> bytes:
+        return self._shared[:16]
+
+    @saved.setter
+    def saved(self, value: bytes) -> None:
+        self._shared[:16] = value
 
     def advance(self, seconds: float) -> None:
         self._shared[:8] = struct.pack("d", self.ahead_seconds + seconds)

@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Final
 from oncely.prove import abandoned, processes
 from oncely.prove.databases import Databases
 from oncely.prove.redis_keys import RedisKeys
+from oncely.prove.rows import Rows
 from oncely.prove.saved_files import SavedFiles
 from oncely.prove.seams.everywhere import Everywhere
 from oncely.prove.watch import knowing
@@ -112,18 +113,48 @@ class Copies:
 
     def restore(self, release: Callable[[], None]) -> None:
         """`release` closes what is connected to the copies on PostgreSQL."""
+        self._restore_files(None)
+        self.files.restore()
+        self.redis.restore()
+        self.databases.restore(release)
+
+    def _restore_files(self, saved: Path | None) -> None:
+        """The copies of SQLite files: as they were saved, or else as a schedule finds them."""
         for mark in (self._folder / "first").glob("*.known"):
             first = mark.with_suffix("")
             now = self._folder / "now" / first.name
             for side in _SIDES:
                 Path(f"{now}{side}").unlink(missing_ok=True)
-            if first.exists():
+            if saved is not None and (saved / first.name).exists():
+                for path in saved.glob(f"{first.name}*"):
+                    shutil.copyfile(path, now.with_name(path.name))
+            elif first.exists():
                 shutil.copyfile(first, now)
             else:
                 now.unlink(missing_ok=True)
-        self.files.restore()
-        self.redis.restore()
-        self.databases.restore(release)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self._folder / "checkpoints"
+
+    def save_files(self, folder: Path) -> int:
+        """The copies as they would be found if the processes that use them ended; their size."""
+        folder.mkdir(parents=True)
+        size = 0
+        for path in (self._folder / "now").iterdir():
+            if not path.name.endswith("-shm"):  # which is made anew from the log
+                shutil.copyfile(path, folder / path.name)
+                size += path.stat().st_size
+        return size
+
+    def load(self, files: Path, rows: Sequence[Rows], release: Callable[[], None]) -> None:
+        self._restore_files(files)
+        self.databases.load_rows(rows, release)
+
+    @property
+    def has_saved_files(self) -> bool:
+        """Whether a handler has touched files of the user's, or keys of Redis."""
+        return self.files.is_used or self.redis.is_used
 
     def stores(self) -> list[str]:
         """The copies in use, of SQLite files."""

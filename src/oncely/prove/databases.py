@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -87,10 +87,26 @@ class Database:
         if self._rows is not None and self._rows.restore(self.session()):
             return
         self._rows = None
+        self._copy_anew(release)
+
+    def _copy_anew(self, release: Callable[[], None]) -> None:
         self._end_session()
         release()
         self._run(f'drop database if exists "{self.now}" with (force)')
         self._copy(self.first, self.now)
+
+    def save_rows(self) -> Rows | None:
+        """What is committed by now, or None if that cannot be told."""
+        return self._rows and self._rows.read_again(self.session())
+
+    def load_rows(self, rows: Rows, release: Callable[[], None]) -> None:
+        if not rows.restore(self.session()):
+            self._copy_anew(release)
+            if not rows.restore(self.session()):
+                raise InvalidInput(
+                    f"the copy of the PostgreSQL database {self.name!r} cannot be written: does "
+                    "another process use it?"
+                )
 
     def keep(self) -> None:
         """What is in it now is what every schedule begins with."""
@@ -217,6 +233,23 @@ class Databases:
             each.restore(release)
         for copy in self.mysql:
             copy.restore()
+
+    def save_rows(self) -> list[Rows] | None:
+        found = []
+        for each in self.all:
+            rows = each.save_rows()
+            if rows is None:
+                return None
+            found.append(rows)
+        return found
+
+    def load_rows(self, saved: Sequence[Rows], release: Callable[[], None]) -> None:
+        """A database that was not known then is as it was at the beginning."""
+        for number, each in enumerate(self.all):
+            if number < len(saved):
+                each.load_rows(saved[number], release)
+            else:
+                each.restore(release)
 
     def conninfos(self) -> list[str]:
         """Of the copies in use."""

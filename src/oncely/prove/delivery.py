@@ -106,6 +106,18 @@ class Ground:
         self._templates.append(template)
         return template
 
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether nothing is in the world but databases, and servers of ours."""
+        return not self._renews and not self.copies.databases.mysql
+
+    def save_memories(self) -> list[Any]:
+        return [server.save() for server in self._servers]
+
+    def load_memories(self, saved: list[Any]) -> None:
+        for server, memory in zip(self._servers, saved, strict=True):
+            server.load(memory)
+
     def recall(self, memories: list[Any]) -> None:
         """In a delivery."""
         for server, memory in zip(self._servers, memories, strict=True):

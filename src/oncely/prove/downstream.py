@@ -115,6 +115,16 @@ class Downstream(LoopbackServer):
             self._in_progress: set[str] = set()
             self._refusals_left = 0
 
+    def save(self) -> Any:
+        with self._lock:
+            return [*self._done], {**self._answers}, {*self._in_progress}, self._refusals_left
+
+    def load(self, saved: Any) -> None:
+        done, answers, in_progress, refusals_left = saved
+        with self._lock:
+            self._done, self._answers = [*done], {**answers}
+            self._in_progress, self._refusals_left = {*in_progress}, refusals_left
+
     def let_days_pass(self) -> None:
         if self.keys == "forgotten":
             with self._lock:

@@ -115,12 +115,14 @@ class _Proof:
     def run(self, only: Schedule | None, *, pairs: bool) -> Report:
         begun = time.monotonic()
         report = self._report
+        # A schedule that is played alone is played to the letter.
+        self._records, self._pairs = only is None, pairs and only is None
         if self._learn():
             if only is not None:
                 report.is_partial = True
                 self._try(only)
             else:
-                self._explore(pairs=pairs)
+                self._explore()
         report.not_run = self._lines.not_run()
         report.seconds = time.monotonic() - begun
         return report
@@ -151,7 +153,7 @@ class _Proof:
                 "nothing could be seen to be lost or doubled: give the services that the handler "
                 "writes to"
             )
-        second = stage.play(Schedule())
+        second = stage.play(Schedule(), records=self._records)
         self._leave_out_varying_values(first, second)
         self._stand_ins.learn(stage.before, first.world, second.world)
         self._leave_out_varying_columns(first.world, second.world)
@@ -256,7 +258,7 @@ class _Proof:
         if told not in self._report.clocks:
             self._report.clocks.append(told)
 
-    def _explore(self, *, pairs: bool) -> None:
+    def _explore(self) -> None:
         boundaries = self._report.boundaries
         claimed = [one for one in boundaries if one.name != "claim"]
         self._report.alike = len(boundaries) - len(faults.unlike(boundaries))
@@ -277,7 +279,7 @@ class _Proof:
         # Costly, and for a handler that is broken anyway it says nothing new.
         for schedule in faults.of_interpreters(self._report.boundaries):
             self._try(schedule)
-        if pairs:
+        if self._pairs:
             self._explore_pairs()
 
     def _explore_pairs(self) -> None:
@@ -300,7 +302,7 @@ class _Proof:
         try:
             if is_fresh and (why := why_not(stage.ground, stage.kind)):
                 raise NotFresh(why)
-            play = stage.play(schedule)
+            play = stage.play(schedule, records=self._will_go_on(schedule))
         except NotFresh as error:
             report.not_tried.append(f"a fresh interpreter: {error}")
             return
@@ -326,6 +328,15 @@ class _Proof:
         elif self._leaves_more_to_do(schedule):
             after = play.deliveries[1:2]
             self._seen_after[schedule] = after[0].boundaries if after else []
+
+    def _will_go_on(self, schedule: Schedule) -> bool:
+        """Whether schedules will come in which the delivery after these faults ends."""
+        return (
+            self._pairs
+            and not self._report.violations
+            and len(schedule.moves) == 1
+            and schedule.moves[0].fault == "crash"
+        )
 
     def _leaves_more_to_do(self, schedule: Schedule) -> bool:
         """Whether a second fault is tried after it. A commit whose answer is lost leaves the same

@@ -23,6 +23,13 @@ class LoopbackServer:
         self.address = f"127.0.0.1:{self.port}"
         threading.Thread(target=server.serve_forever, args=(0.05,), name=name, daemon=True).start()
 
+    def save(self) -> Any:
+        """What it knows by now, for `load`."""
+        raise NotImplementedError
+
+    def load(self, saved: Any) -> None:
+        raise NotImplementedError
+
     def __enter__(self) -> Self:
         return self
 

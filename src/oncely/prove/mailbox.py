@@ -7,6 +7,7 @@ import threading
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 
@@ -50,6 +51,13 @@ class Mailbox(LoopbackServer):
     def reset(self) -> None:
         with self._lock:
             self._mails.clear()
+
+    def save(self) -> Any:
+        return self.mails
+
+    def load(self, saved: Any) -> None:
+        with self._lock:
+            self._mails[:] = saved
 
     def accept(self, sender: str, recipients: list[str], content: bytes) -> None:
         message = message_from_bytes(content, policy=policy.default)

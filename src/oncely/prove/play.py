@@ -6,7 +6,7 @@ import msgspec
 
 from oncely.model.errors import InvalidInput
 from oncely.model.job import Job
-from oncely.prove.child import Child
+from oncely.prove.child import Delivery
 from oncely.prove.schedule import Schedule
 from oncely.prove.world import Snapshot
 
@@ -17,7 +17,7 @@ class Play(msgspec.Struct, frozen=True):
     """A schedule that was played to its end."""
 
     schedule: Schedule
-    deliveries: list[Child]
+    deliveries: list[Delivery]
     job: Job
     world: Snapshot
     hung: str = ""

@@ -49,26 +49,52 @@ class Rows:
                 found = server.execute(_COLUMNS, (name,)).fetchone()
                 columns = found[0] if found else None
                 if columns:
-                    with server.cursor().copy(
-                        f"copy {name} ({columns}) to stdout".encode()
-                    ) as rows:
-                        tables[name] = (columns, b"".join(bytes(row) for row in rows))
+                    tables[name] = (columns, _read(server, name, columns))
             sequences: Any = server.execute(_SEQUENCES).fetchall()
             return cls(tables, sequences)
+
+    @property
+    def size(self) -> int:
+        return sum(len(data) for _, data in self._tables.values())
+
+    def read_again(self, server: Any) -> Rows | None:
+        """What is committed by now. None if tables have come or gone, or are locked whole."""
+        import psycopg
+
+        try:
+            if not self._are_the_same_tables(server):
+                return None
+            used = self._used(server)
+            with server.transaction():
+                server.execute(_SETTINGS[0])
+                tables = {
+                    name: (columns, _read(server, name, columns) if name in used else b"")
+                    for name, (columns, _) in self._tables.items()
+                }
+                return Rows(tables, server.execute(_SEQUENCES).fetchall())
+        except psycopg.Error:
+            return None
+
+    def _are_the_same_tables(self, server: Any) -> bool:
+        return {name for (name,) in server.execute(_TABLES).fetchall()} == set(self._tables)
+
+    def _used(self, server: Any) -> set[str]:
+        """The tables that are not empty."""
+        from psycopg.sql import quote
+
+        full = " union all ".join(
+            f"select {quote(name)} where exists (select from {name})" for name in self._tables
+        )
+        return {name for (name,) in server.execute(full.encode()).fetchall()}
 
     def restore(self, server: Any) -> bool:
         """Whether it could: tables may have come or gone, and a role may need its triggers."""
         import psycopg
 
         try:
-            names = [name for (name,) in server.execute(_TABLES).fetchall()]
-            if set(names) != set(self._tables):
+            if not self._are_the_same_tables(server):
                 return False
-            full = " union all ".join(
-                f"select {psycopg.sql.quote(name)} where exists (select from {name})"
-                for name in names
-            )
-            used = {name for (name,) in server.execute(full.encode()).fetchall()}
+            used = self._used(server)
             with server.transaction():
                 # In one message: each answer that is waited for costs as much as the work.
                 server.execute("; ".join([*_SETTINGS, *self._emptied(used)]).encode())
@@ -90,3 +116,8 @@ class Rows:
                 yield f"delete from {name}"
         for name, value, called in self._sequences:
             yield f"select setval({quote(name)}::regclass, {value}, {called})"
+
+
+def _read(server: Any, table: str, columns: str) -> bytes:
+    with server.cursor().copy(f"copy {table} ({columns}) to stdout".encode()) as rows:
+        return b"".join(map(bytes, rows))

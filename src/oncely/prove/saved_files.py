@@ -43,6 +43,10 @@ class SavedFiles:
         self._folder = folder
         self._aside = f"{aside}{os.sep}"
 
+    @property
+    def is_used(self) -> bool:
+        return any(self._folder.glob(f"*{_RECORD}"))
+
     def save(self, path: str) -> None:
         """The entry at a path, and not what a link leads to. What is there by now stays saved."""
         place = _place(path)

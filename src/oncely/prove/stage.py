@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ from oncely.model.errors import InvalidInput
 from oncely.model.job import Job
 from oncely.prove import processes
 from oncely.prove.blocking import is_in_the_way
-from oncely.prove.child import Child
+from oncely.prove.checkpoints import Checkpoint, Checkpoints
+from oncely.prove.child import Child, Delivery
 from oncely.prove.clock import let_pass_on_mysql, let_pass_on_sqlite, move_on_postgres
 from oncely.prove.databases import as_url
 from oncely.prove.default_tables import DefaultTable, find_default_tables
@@ -28,7 +30,7 @@ from oncely.prove.play import BeginAnew, Hung, NotFresh, Play
 from oncely.prove.readers import Readers
 from oncely.prove.schedule import Move, Schedule
 from oncely.prove.seams.everywhere import Everywhere
-from oncely.prove.watch import Act, Hosts
+from oncely.prove.watch import Act, Hosts, Note
 from oncely.prove.world import Snapshot, Snapshots, Table, WorldItem, counted, labels
 from oncely.store.deliver import reclaim
 from oncely.store.postgres.engine import PostgresEngine
@@ -45,6 +47,9 @@ _PATIENCE_SECONDS: Final = 1.5
 one, in a way that nothing shows."""
 _HUNG_AGAIN_SECONDS: Final = 5.0
 """A handler that came to no end once is broken, and is not waited for so long again."""
+_ENDS: Final = ("crash", "late", "fresh")
+"""The faults by which a process ends."""
+_RECORD: Final = Act("record", 0)
 _RESTING: Final = ("completed", "failed", "cancelled", "in_doubt")
 
 
@@ -149,24 +154,37 @@ class Stage:
         for database in self.ground.copies.databases.servers():
             self._forget_connections()
             database.keep()
+        self._checkpoints = Checkpoints(self.ground, self.ground.copies.checkpoints)
         self._first_job = self._observer.get(self.job_id)
         self.restore()
         self.before: Snapshot = {}
         self.before |= self.snapshot()
 
     def restore(self) -> None:
-        engine = self._observer._engine
-        engine.pause()
-        try:
+        with self._disconnected():
             self.ground.copies.restore(self._forget_connections)
-        finally:
-            engine.resume()
         self._job = self._first_job
         self.ground.clock.reset()
         for each in self.world:
             reset = getattr(each, "reset", None)
             if callable(reset):
                 reset()
+
+    def _load(self, saved: Checkpoint) -> None:
+        with self._disconnected():
+            self.ground.copies.load(saved.files, saved.rows, self._forget_connections)
+        self._job = None
+        self.ground.clock.saved = saved.clock
+        self.ground.load_memories(saved.memories)
+
+    @contextmanager
+    def _disconnected(self) -> Iterator[None]:
+        engine = self._observer._engine
+        engine.pause()
+        try:
+            yield
+        finally:
+            engine.resume()
 
     def _forget_connections(self) -> None:
         engine = self._observer._engine
@@ -235,30 +253,35 @@ class Stage:
         happened: bool | None = None,
         fresh: bool = False,
         after_seconds: float = 0.0,
+        records: bool = False,
     ) -> Play:
         """From the beginning to the end. `happened` is what a person says of each doubt. `fresh`:
         the first delivery is in a fresh interpreter. `after_seconds`: the time that passes before
-        the first delivery."""
+        the first delivery. `records`: schedules will be played in which the first delivery after
+        these faults ends."""
         while True:
             self._is_next_fresh = fresh
             try:
-                return self._play(schedule, happened, after_seconds)
+                return self._play(schedule, happened, after_seconds, records=records)
             except BeginAnew:  # with a library that was not there before
                 self.ground.end_templates()
                 self.ground.copies.everywhere = Everywhere()
 
-    def _play(self, schedule: Schedule, happened: bool | None, after_seconds: float) -> Play:
-        self.restore()
+    def _play(
+        self, schedule: Schedule, happened: bool | None, after_seconds: float, *, records: bool
+    ) -> Play:
+        deliveries = self._begin(schedule)
         if after_seconds:
             self.let_pass(after_seconds)
-        deliveries: list[Child] = []
         hung, reached = "", True
         began = time.monotonic()
         try:
-            moves = iter(schedule.moves)
+            moves = iter(schedule.moves[len(deliveries) :])
             for move in moves:
                 inner = next(moves) if move.fault == "overlap" else None
                 reached = self._suffer(move, inner, deliveries) and reached
+            if records:
+                self._deliver_and_record(schedule, deliveries)
             self._deliver_until_rest(deliveries)
             for _ in range(5):
                 if happened is None or self.job.state != "in_doubt":
@@ -275,7 +298,7 @@ class Stage:
                 self.ground.end_templates()
                 self.ground.copies.end_processes()
             self.ground.end_templates(if_stale=True)
-        if not schedule.moves:
+        if not schedule.moves and not records:
             self._clean_seconds = max(self._clean_seconds, time.monotonic() - began)
             for child in deliveries:
                 self.generated.learn(child.messages)
@@ -291,7 +314,44 @@ class Stage:
             clock.was_read,
         )
 
-    def _suffer(self, move: Move, inner: Move | None, deliveries: list[Child]) -> bool:
+    def _begin(self, schedule: Schedule) -> list[Delivery]:
+        """Put everything back, or begin with what is left after the first faults, if that is
+        saved; the deliveries that have left it."""
+        deliveries: list[Delivery] = []
+        saved = None
+        for number, move in enumerate(schedule.moves):
+            found = self._checkpoints.find(schedule.moves[:number], move.at)
+            if found is None or move.fault not in _ENDS:
+                break
+            saved = found
+            struck = Note("struck", found.last.name)
+            deliveries.append(Delivery([*found.messages, struck], found.began))
+        if saved is None:
+            self.restore()
+        else:
+            self._load(saved)
+            self._let_end(schedule.moves[len(deliveries) - 1])
+        return deliveries
+
+    def _let_end(self, move: Move) -> None:
+        """What comes after a delivery that was ended."""
+        self._is_next_fresh = move.fault == "fresh"
+        if move.fault == "late":
+            self.let_pass(_LATE_SECONDS)
+            for each in self.downstreams:
+                each.let_days_pass()
+
+    def _deliver_and_record(self, schedule: Schedule, deliveries: list[Delivery]) -> None:
+        """One delivery, and what it would leave if it ended at one of its boundaries."""
+        if not self._checkpoints.are_taken or not self._make_due():
+            return
+        child = self._start(_RECORD, deliveries)
+        while self._wait(child, deliveries) == "paused":
+            self._checkpoints.take(schedule.moves, child)
+            child.go_on()
+        self._checkpoints.end(child)
+
+    def _suffer(self, move: Move, inner: Move | None, deliveries: list[Delivery]) -> bool:
         """One delivery with its fault, and the time after it; whether the fault struck. `inner` is
         the fault of the successor, while this one is paused."""
         self._make_due()
@@ -300,14 +360,11 @@ class Stage:
         if end == "paused":
             self.let_pass(_PAUSE_SECONDS)
             return self._succeed(child, inner, deliveries)
-        self._is_next_fresh = move.fault == "fresh"
-        if end == "crashed" and move.fault == "late":
-            self.let_pass(_LATE_SECONDS)
-            for each in self.downstreams:
-                each.let_days_pass()
+        if end == "crashed":
+            self._let_end(move)
         return child.was_struck
 
-    def _succeed(self, paused: Child, inner: Move | None, deliveries: list[Child]) -> bool:
+    def _succeed(self, paused: Child, inner: Move | None, deliveries: list[Delivery]) -> bool:
         """The successor runs to its end while the first one stands still; then that goes on."""
         self._take_back()
         act = None if inner is None else inner.act
@@ -325,7 +382,7 @@ class Stage:
         self._wait(paused, deliveries)
         return inner is None or child.was_struck
 
-    def _deliver_until_rest(self, deliveries: list[Child]) -> None:
+    def _deliver_until_rest(self, deliveries: list[Delivery]) -> None:
         for _ in range(_DELIVERIES):
             if not self._make_due():
                 return
@@ -346,7 +403,7 @@ class Stage:
         self._job = None
         self._observer._engine.run(lambda _: reclaim(100), "transaction")
 
-    def _start(self, act: Act | None, deliveries: list[Child]) -> Child:
+    def _start(self, act: Act | None, deliveries: list[Delivery]) -> Child:
         self._job = None
         # A handler may do what needs the file for itself.
         self._observer._engine.pause()
@@ -356,7 +413,7 @@ class Stage:
         deliveries.append(child)
         return child
 
-    def _wait(self, child: Child, deliveries: list[Child]) -> str:
+    def _wait(self, child: Child, deliveries: list[Delivery]) -> str:
         self._job = None
         try:
             end = child.wait(self._hung_seconds)

@@ -11,7 +11,7 @@ from oncely.prove.schedule import Fault, Schedule
 from oncely.prove.watch import Boundary, Note
 
 if TYPE_CHECKING:
-    from oncely.prove.child import Child
+    from oncely.prove.child import Delivery
 
 _STRUCK: Final[dict[Fault, str]] = {
     "crash": "✗ the process ends",
@@ -47,7 +47,7 @@ class Lane(msgspec.Struct, frozen=True):
     steps: list[Step]
 
 
-def lanes_of(schedule: Schedule, deliveries: list[Child]) -> list[Lane]:
+def lanes_of(schedule: Schedule, deliveries: list[Delivery]) -> list[Lane]:
     """A paused delivery that goes on is a lane of its own, after its successor."""
     lanes: list[tuple[float, Lane]] = []
     for number, child in enumerate(deliveries):

@@ -6,6 +6,7 @@ so that the story is whole however the child ends.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -28,7 +29,7 @@ Channel = Literal[
 ]  # fmt: skip
 Action = Literal[
     "crash", "pause", "raise", "refuse", "lose", "timeout", "drop", "outage", "throttle", "fail",
-    "tear",
+    "tear", "record",
 ]  # fmt: skip
 _ONLY_AT: Final[dict[Action, tuple[Channel, ...]]] = {
     "refuse": ("http", "mail"),
@@ -59,7 +60,8 @@ class Simulated(Exception):
 
 
 class Act(msgspec.Struct, frozen=True):
-    """What happens at the boundary with the number `at`."""
+    """What happens at the boundary with the number `at`. A delivery that is to `record` stands
+    still at each one."""
 
     action: Action
     at: int
@@ -111,6 +113,7 @@ class Note(msgspec.Struct, frozen=True):
         "clock",
         "ran",
         "debugger",
+        "concurrent",
     ]
     text: str
     more: list[str] = []
@@ -136,6 +139,10 @@ class Watch:
         self._lock = threading.RLock()
         self._count = 0
         self._inside = threading.local()
+        self._is_undone = False
+        """Whether a crash undoes what comes after the last boundary."""
+        self._handler: tuple[int, Any] | None = None
+        """The thread and the task that passed by a boundary that is not the store's."""
         self._told: set[tuple[str, str]] = set()
         self.open_transactions: list[Callable[[], bool]] = []
         self.before_end: list[Callable[[], None]] = []
@@ -190,6 +197,9 @@ class Watch:
             )
         )
         act = self._act
+        if act is not None and act.action == "record":
+            self._record(channel, inside=inside)
+            return None
         if act is None or act.at != number or channel not in _ONLY_AT.get(act.action, (channel,)):
             return None
         self.tell(Note("struck", name))
@@ -197,9 +207,7 @@ class Watch:
             case "crash":
                 self.crash()
             case "pause":
-                with self.standing_still():
-                    # To this thread: it must not go on while the others are being stopped.
-                    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+                self._stand_still()
             case "raise":
                 if channel == "sqlite":
                     self.refuse("no exception can be raised out of a statement of SQLite")
@@ -207,6 +215,21 @@ class Watch:
             case _:
                 return act.action
         return None
+
+    def _stand_still(self) -> None:
+        with self.standing_still():
+            # To this thread: it must not go on while the others are being stopped.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+    def _record(self, channel: Channel, *, inside: bool) -> None:
+        if channel != "store":
+            handler = threading.get_ident(), _current_task()
+            if self._handler not in (None, handler):
+                self.note("concurrent", "the handler does several things at once")
+            self._handler = handler
+        if not self._is_undone:
+            self._stand_still()
+        self._is_undone = inside
 
     def crash(self) -> NoReturn:
         self.end()
@@ -246,6 +269,13 @@ class Watch:
         """The proof would not be one, or would touch what is not its own."""
         self.tell(Note("refused", why))
         os._exit(REFUSED)
+
+
+def _current_task() -> Any:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs in this thread
+        return None
 
 
 def users_line(frame: FrameType | None) -> str | None:
