@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from oncely.prove.child import Child
+from oncely.prove.child import Child, Delivery
 from oncely.prove.delivery import Ground
 from oncely.prove.rows import Rows
 from oncely.prove.schedule import Move
@@ -51,6 +52,7 @@ class Checkpoints:
         self._ground = ground
         self._folder = folder
         self._found: dict[tuple[Move, ...], dict[int, Checkpoint]] = {}
+        self._numbers = count()
         self._bytes = 0
         self._is_possible = ground.can_be_saved
 
@@ -64,26 +66,30 @@ class Checkpoints:
 
     def take(self, moves: Sequence[Move], child: Child) -> None:
         """While the delivery stands still, before its last boundary."""
-        if not self.are_taken or not _is_saved_whole(child.messages):
-            return
+        saved = self.save([child])
+        if saved is not None:
+            number = child.boundaries[-1].number
+            self._found.setdefault(tuple(moves), {})[number] = saved
+
+    def save(self, deliveries: Sequence[Delivery]) -> Checkpoint | None:
+        """What is left by now, if that can be told. `deliveries`: those since the last one."""
         copies = self._ground.copies
-        rows = copies.databases.save_rows()
+        if not self.are_taken or not all(_is_saved_whole(each.messages) for each in deliveries):
+            return None
+        rows = None if copies.has_saved_files else copies.databases.save_rows()
         if rows is None:
-            return
-        files = self._folder / str(self._number)
+            return None
+        files = self._folder / str(next(self._numbers))
         self._bytes += copies.save_files(files) + sum(each.size for each in rows)
-        self._found.setdefault(tuple(moves), {})[child.boundaries[-1].number] = Checkpoint(
-            [*child.messages],
-            child.began,
+        last = deliveries[-1]
+        return Checkpoint(
+            [*last.messages],
+            last.began,
             files,
             rows,
             self._ground.save_memories(),
             self._ground.clock.saved,
         )
-
-    @property
-    def _number(self) -> int:
-        return sum(map(len, self._found.values()))
 
     def end(self, child: Child) -> None:
         """A delivery that did what is not saved may have done it at any time."""

@@ -72,9 +72,22 @@ def let_pass_on_sqlite(path: str, seconds: float) -> None:
     """As if that much time had gone by since everything that the store and the ledger know of."""
     by = str(round(seconds * 1_000_000))
     with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
-        moments = [row for row in db.execute(_SQLITE_COLUMNS) if _is_moment(row[1])]
+        moments = _moments_in(db, path)
         if moments:
             db.executescript("; ".join(["begin immediate", *_moves(moments, by), "commit"]))
+
+
+_found_in: Final[dict[tuple[str, str], list[tuple[str, str]]]] = {}
+
+
+def _moments_in(db: sqlite3.Connection, path: str) -> list[tuple[str, str]]:
+    """Looked for once for each set of tables: all of them are looked through."""
+    tables = db.execute("select group_concat(sql) from sqlite_master where name like 'oncely%'")
+    key = path, str(tables.fetchone()[0])
+    if key not in _found_in:
+        found = db.execute(_SQLITE_COLUMNS).fetchall()
+        _found_in[key] = [row for row in found if _is_moment(row[1])]
+    return _found_in[key]
 
 
 def let_pass_on_postgres(conninfo: str, schema: str, seconds: float) -> None:

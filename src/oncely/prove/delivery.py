@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NoReturn
 
 from oncely.model.errors import InvalidInput
@@ -51,10 +51,27 @@ from oncely.prove.watch import (
 )
 from oncely.prove.world import Table, WorldItem
 from oncely.surface.app import Oncely
+from oncely.worker.gear import Gear
+from oncely.worker.report import Reporter, SharedReporter
+from oncely.worker.worker import Worker
 
 QUEUE: Final = "oncely-prove"
 _LEASE_SECONDS: Final = 60.0
 """Long, so that a worker under proof never hears by itself that it has lost a lease."""
+
+
+class _OneDelivery(Worker):
+    """Does nothing for all: others take back the jobs of the dead, and nobody looks at it."""
+
+    def __init__(self, gear: Gear) -> None:
+        super().__init__(gear, queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
+
+    def _keepers(self, until_idle: bool) -> list[Coroutine[Any, Any, None]]:
+        del until_idle
+        return [self._renew()]
+
+    def _reports(self, concurrency: int) -> Reporter:
+        return SharedReporter(super()._reports(concurrency))
 
 
 class Ground:
@@ -85,8 +102,8 @@ class Ground:
         self.mapped_files = mapped_files()
         self.looks_at_clocks = False
         bring_in_whole()
-        # Once here, so that no child has to import and read what a worker needs.
-        app.worker(queues=[QUEUE])
+        # Once here, so that no child has to import what a worker needs.
+        _OneDelivery(app._gear())
 
     def start(self, line: int, act: Act | None, fresh: str | None) -> tuple[Template, int]:
         """A delivery that tells on `line`: what it was forked from, and its process. `fresh`: the
@@ -213,8 +230,7 @@ def be_quiet() -> None:
 async def work(app: Oncely, watch: Watch, copies: Copies, clock: Clock) -> None:
     """Delivers the job, as long as it is due."""
     sleeps.install(watch, copies, clock, asyncio.get_running_loop())
-    worker = app.worker(queues=[QUEUE], concurrency=1, lease_seconds=_LEASE_SECONDS)
-    await worker.drain()
+    await _OneDelivery(app._gear()).drain()
     for task in asyncio.all_tasks():
         code = getattr(task.get_coro(), "cr_code", None)
         if code is not None and is_the_users(code.co_filename):

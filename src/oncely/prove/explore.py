@@ -362,7 +362,7 @@ class _Proof:
             return "doubled", play
         answered = []
         for happened in (True, False):
-            went_on = self._stage.play(play.schedule, happened=happened)
+            went_on = self._stage.answer(play, happened=happened)
             verdict = self._compare(went_on) if went_on.job.state == "completed" else "stuck"
             if verdict == "sound":
                 return "held", play

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -47,6 +47,8 @@ _PATIENCE_SECONDS: Final = 1.5
 one, in a way that nothing shows."""
 _HUNG_AGAIN_SECONDS: Final = 5.0
 """A handler that came to no end once is broken, and is not waited for so long again."""
+_ANSWERS: Final = 5
+"""A person says no more than that of one job."""
 _ENDS: Final = ("crash", "late", "fresh")
 """The faults by which a process ends."""
 _RECORD: Final = Act("record", 0)
@@ -90,6 +92,8 @@ class Stage:
             by_line=by_line,
         )
         self._clean_seconds = 0.0
+        self._held: tuple[Play, Checkpoint] | None = None
+        """The last schedule that ended in doubt, and what it left."""
         self.kind = kind
         self._is_next_fresh = False
         self._hung_seconds = processes.HUNG_SECONDS
@@ -121,9 +125,11 @@ class Stage:
             else:
                 copies.databases.add_server(table.url)
             table.check(copies)
-        if url.startswith("sqlite"):
-            return Oncely(url)
-        return Oncely(as_url(url), schema=self._schema)
+        is_file = url.startswith("sqlite")
+        observer = Oncely(url) if is_file else Oncely(as_url(url), schema=self._schema)
+        # Once here, so that no child has to read them.
+        observer._engine.library.read_all(*((":{name}",) if is_file else ("%({name})s", "${n}")))
+        return observer
 
     @property
     def tables(self) -> list[Table]:
@@ -250,44 +256,74 @@ class Stage:
         self,
         schedule: Schedule,
         *,
-        happened: bool | None = None,
         fresh: bool = False,
         after_seconds: float = 0.0,
         records: bool = False,
     ) -> Play:
-        """From the beginning to the end. `happened` is what a person says of each doubt. `fresh`:
-        the first delivery is in a fresh interpreter. `after_seconds`: the time that passes before
-        the first delivery. `records`: schedules will be played in which the first delivery after
-        these faults ends."""
-        while True:
+        """From the beginning to the end, or until it is in doubt. `fresh`: the first delivery is in
+        a fresh interpreter. `after_seconds`: the time that passes before the first delivery.
+        `records`: schedules will be played in which the first delivery after these faults ends."""
+
+        def act(deliveries: list[Delivery]) -> bool:
             self._is_next_fresh = fresh
+            deliveries += self._begin(schedule)
+            if after_seconds:
+                self.let_pass(after_seconds)
+            began = time.monotonic()
+            reached = self._suffer_all(schedule.moves[len(deliveries) :], deliveries)
+            if records:
+                self._deliver_and_record(schedule, deliveries)
+            self._deliver_until_rest(deliveries)
+            if not schedule.moves:
+                if not records:
+                    self._clean_seconds = max(self._clean_seconds, time.monotonic() - began)
+                for child in deliveries:
+                    self.generated.learn(child.messages)
+            return reached
+
+        play = self._play(schedule, act)
+        self._held = None
+        if play.job.state == "in_doubt" and (saved := self._checkpoints.save(play.deliveries)):
+            self._held = play, saved
+        return play
+
+    def answer(self, play: Play, *, happened: bool) -> Play:
+        """How it goes on if a person says that of each doubt."""
+
+        def act(deliveries: list[Delivery]) -> bool:
+            if self._held is not None and self._held[0] is play:
+                self._load(self._held[1])
+                deliveries += play.deliveries
+                reached = play.reached
+            else:
+                self._is_next_fresh = False
+                deliveries += self._begin(play.schedule)
+                moves = play.schedule.moves[len(deliveries) :]
+                reached = self._suffer_all(moves, deliveries)
+                self._deliver_until_rest(deliveries)
+            for _ in range(_ANSWERS):
+                if self.job.state != "in_doubt":
+                    break
+                self._answer(happened=happened)
+                self._deliver_until_rest(deliveries)
+            return reached
+
+        return self._play(play.schedule, act)
+
+    def _play(self, schedule: Schedule, act: Callable[[list[Delivery]], bool]) -> Play:
+        """`act` makes the deliveries, and tells whether each fault came to its boundary."""
+        while True:
             try:
-                return self._play(schedule, happened, after_seconds, records=records)
+                return self._play_once(schedule, act)
             except BeginAnew:  # with a library that was not there before
                 self.ground.end_templates()
                 self.ground.copies.everywhere = Everywhere()
 
-    def _play(
-        self, schedule: Schedule, happened: bool | None, after_seconds: float, *, records: bool
-    ) -> Play:
-        deliveries = self._begin(schedule)
-        if after_seconds:
-            self.let_pass(after_seconds)
+    def _play_once(self, schedule: Schedule, act: Callable[[list[Delivery]], bool]) -> Play:
+        deliveries: list[Delivery] = []
         hung, reached = "", True
-        began = time.monotonic()
         try:
-            moves = iter(schedule.moves[len(deliveries) :])
-            for move in moves:
-                inner = next(moves) if move.fault == "overlap" else None
-                reached = self._suffer(move, inner, deliveries) and reached
-            if records:
-                self._deliver_and_record(schedule, deliveries)
-            self._deliver_until_rest(deliveries)
-            for _ in range(5):
-                if happened is None or self.job.state != "in_doubt":
-                    break
-                self._answer(happened=happened)
-                self._deliver_until_rest(deliveries)
+            reached = act(deliveries)
         except Hung as error:
             hung = str(error)
             self._hung_seconds = _HUNG_AGAIN_SECONDS
@@ -298,10 +334,6 @@ class Stage:
                 self.ground.end_templates()
                 self.ground.copies.end_processes()
             self.ground.end_templates(if_stale=True)
-        if not schedule.moves and not records:
-            self._clean_seconds = max(self._clean_seconds, time.monotonic() - began)
-            for child in deliveries:
-                self.generated.learn(child.messages)
         clock = self.ground.clock
         return Play(
             schedule,
@@ -332,6 +364,14 @@ class Stage:
             self._load(saved)
             self._let_end(schedule.moves[len(deliveries) - 1])
         return deliveries
+
+    def _suffer_all(self, moves: Sequence[Move], deliveries: list[Delivery]) -> bool:
+        """Whether each fault came to its boundary."""
+        reached, coming = True, iter(moves)
+        for move in coming:
+            inner = next(coming) if move.fault == "overlap" else None
+            reached = self._suffer(move, inner, deliveries) and reached
+        return reached
 
     def _let_end(self, move: Move) -> None:
         """What comes after a delivery that was ended."""

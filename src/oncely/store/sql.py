@@ -59,6 +59,12 @@ class Library:
             self._prepared[name, placeholder] = found
         return found
 
+    def read_all(self, *placeholders: str) -> None:
+        """Now, for processes that will be forked from this one."""
+        for file in self._folder.glob("*.sql"):
+            for placeholder in placeholders:
+                self.get(file.stem, placeholder)
+
     def is_one_statement(self, name: str) -> bool:
         """Then it is done whole or not at all, also where nothing else sees to that."""
         return len(self.get(name, ":{name}")) == 1
