@@ -55,8 +55,9 @@ def prove(
 ) -> Report:
     """Whether running the handler of `kind` twice is the same as running it once.
 
-    It runs for real, in forked processes that end for real at every boundary, on copies of the
-    databases; then the job is delivered again, and `world` compared with what one clean run leaves.
+    It runs for real, in forked processes that end, or stand still, at every boundary, on copies of
+    the databases; then the job is delivered again, and `world` compared with what one clean run
+    leaves.
     `world` takes `Table`, `Downstream`, `Mailbox`, anything with `snapshot()`, and functions. Of a
     database of which it has no `Table`, all tables are compared. With
     `max_faults=1` no schedule has two faults; with `by_line=True` every line of yours is a boundary
